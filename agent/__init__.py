@@ -1,0 +1,1 @@
+"""The process on the board: it plans and runs benchmarks and reports results."""

@@ -1,0 +1,1 @@
+"""What the board is and in which condition it is: cores, clocks, temperatures, load."""

@@ -1,0 +1,1 @@
+"""One run: plan, worker processes, LoadGen, verdict, result directory."""

@@ -1,0 +1,134 @@
+"""What a run shall do, as its author wrote it.
+
+A spec is plain data: it comes from the command line, a file or an MQTT message, is
+checked once, on the way in, and never changes afterwards. Every default is here.
+"""
+
+import enum
+from typing import Annotated, Any
+
+import msgspec
+
+from edgeperf import InputError
+
+
+class SpecError(InputError):
+    """A run spec is not usable; the message names the field."""
+
+
+class Scenario(str, enum.Enum):
+    """How queries arrive (MLPerf Inference rules, "Scenarios")."""
+
+    SINGLE_STREAM = "SingleStream"
+    MULTI_STREAM = "MultiStream"
+    OFFLINE = "Offline"
+    SERVER = "Server"
+
+
+class Preset(str, enum.Enum):
+    """How long a run lasts.
+
+    ``valid`` is MLPerf's own 600 s and counts, ``fast`` a minute, ``smoke`` seconds. The
+    two shorter ones are never comparable with a published result, and say so.
+    """
+
+    VALID = "valid"
+    FAST = "fast"
+    SMOKE = "smoke"
+
+
+class Precision(str, enum.Enum):
+    """Which of a catalogue model's files is meant."""
+
+    FLOAT = "float"
+    INT8 = "int8"
+
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+PositiveFloat = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One benchmark run.
+
+    Attributes:
+        model: A catalogue name or a model file.
+        scenario: How queries arrive.
+        preset: How long the run lasts.
+        backend: A name in ``edgeperf.backends.BACKENDS``; None picks what fits the file.
+        precision: Which file of a catalogue model; None is its first.
+        task: A name in ``edgeperf.datasets.TASKS``; None is the catalogue model's own.
+        data: The user's own labelled samples in the task's format.
+        inputs_file: NPZ with one array per model input, for a model without a task.
+        shapes: Shape for each input whose shape the model leaves free.
+        cores: Cores to use; None is every core this process may use.
+        workers: Processes that infer; None follows from scenario and cores.
+        threads: Runtime threads per worker.
+        options: The backend's own options.
+        samples_per_query: MultiStream only; MLPerf's is 8.
+        target_qps: Server only: mean arrival rate; None finds it by calibration.
+        target_latency_ms: Server only: bound on the 99th percentile; None is the task's.
+        min_duration_ms: Overrides the preset's duration.
+        min_query_count: Overrides the preset's number of queries.
+        accuracy: Whether the accuracy test runs; without it the result says so.
+        gate: Share of the FP32 reference that must be reached, MLPerf's 0.99 or 0.999.
+        ungated: Show performance although the gate was missed, marked.
+        seed: Seed of generated inputs.
+        meter: A meter spec, ``KIND:PORT,KEY=VALUE``; None measures no power.
+    """
+
+    model: str
+    scenario: Scenario = Scenario.SINGLE_STREAM
+    preset: Preset = Preset.FAST
+    backend: str | None = None
+    precision: Precision | None = None
+    task: str | None = None
+    data: str | None = None
+    inputs_file: str | None = None
+    shapes: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    cores: tuple[int, ...] | None = None
+    workers: Positive | None = None
+    threads: Positive = 1
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    samples_per_query: Positive = 8
+    target_qps: PositiveFloat | None = None
+    target_latency_ms: PositiveFloat | None = None
+    min_duration_ms: Positive | None = None
+    min_query_count: Positive | None = None
+    accuracy: bool = True
+    gate: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.99
+    ungated: bool = False
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    meter: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing, rather than ignore it."""
+        if self.scenario is not Scenario.SERVER:
+            for name in ("target_qps", "target_latency_ms"):
+                if getattr(self, name) is not None:
+                    raise SpecError(f"{name}: means nothing in scenario {self.scenario.value}")
+        if self.cores is not None and not self.cores:
+            raise SpecError("cores: names no core; leave it out to use all")
+        if self.data is not None and self.inputs_file is not None:
+            raise SpecError("data and inputs_file: give one of them")
+
+
+def spec_from_json(raw: bytes | str) -> RunSpec:
+    """Check untrusted JSON and turn it into a spec.
+
+    Raises:
+        SpecError: It is not JSON, or a field is unknown, missing, of the wrong type or
+            out of range; the message names the field.
+    """
+    try:
+        return msgspec.json.decode(raw, type=RunSpec)
+    except msgspec.DecodeError as error:
+        raise SpecError(f"run spec: {error}") from error
+
+
+def spec_from_mapping(raw: dict[str, Any]) -> RunSpec:
+    """Like :func:`spec_from_json`, for data that is parsed already."""
+    try:
+        return msgspec.convert(raw, RunSpec)
+    except msgspec.ValidationError as error:
+        raise SpecError(f"run spec: {error}") from error

@@ -1,0 +1,1 @@
+"""The server that starts runs on boards, stores their results and shows them."""

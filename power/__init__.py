@@ -1,0 +1,1 @@
+"""Power meters, the recorder process and the energy under a trace."""
