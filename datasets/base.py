@@ -39,8 +39,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
 
 
-class SampleLibrary(Protocol):
-    """A fixed, indexable set of labelled samples (MLPerf: QSL)."""
+class InputLibrary(Protocol):
+    """A fixed, indexable set of samples (MLPerf: QSL)."""
 
     def __len__(self) -> int:
         """Return how many samples there are."""
@@ -55,6 +55,10 @@ class SampleLibrary(Protocol):
                 overwritten whole. No copy is kept.
         """
         ...
+
+
+class SampleLibrary(InputLibrary, Protocol):
+    """Samples with labels: answers to them can be scored."""
 
     def predict(self, outputs: Sequence[Array], out: Array) -> None:
         """Turn the raw outputs for one sample into its prediction.
