@@ -93,7 +93,7 @@ def test_version_1_groups_are_read_too(tree: Tree) -> None:
         "sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n",
     }
     root = tree(big_little() | files)
-    assert board.usable_cores(root, affinity=range(6)) == (0,)
+    assert board.usable_cores(root, affinity=range(6)) == (1,)
     assert memory_limit_bytes(root) == 1 << 30
     assert quota_stall_ns(root) == 77
 
@@ -129,6 +129,26 @@ def test_cores_say_what_they_are(tree: Tree) -> None:
     seen = board.cores(tree(files))
     assert (seen[0].max_frequency_hz, seen[0].capacity) == (1_800_000_000, 446)
     assert (seen[6].siblings, seen[6].online, seen[6].max_frequency_hz) == ((2, 6), False, None)
+
+
+def test_cores_are_ranked_best_first(tree: Tree) -> None:
+    """Isolated, then one per physical core, then fast before slow, core 0 after its equals."""
+    assert board.rank_cores(range(6), tree(big_little())) == (4, 5, 1, 2, 3, 0)
+    assert board.rank_cores([0, 3], tree({f"{CPU}/isolated": "3\n"})) == (3, 0)
+    siblings = {f"{CPU}/cpu{core}/topology/thread_siblings_list": "4-5\n" for core in (4, 5)}
+    assert board.rank_cores([0, 4, 5], tree({**siblings, f"{CPU}/isolated": ""})) == (4, 0, 5)
+
+
+def test_memory_is_bounded_by_the_control_group(tree: Tree) -> None:
+    """What is available is the lesser of the machine's and the group's."""
+    files = {
+        "proc/meminfo": "MemTotal: 4000 kB\nMemAvailable: 3000 kB\n",
+        "proc/self/cgroup": "0::/\n",
+    }
+    assert board.available_memory_bytes(tree(files)) == 3000 * 1024
+    limited = tree({"sys/fs/cgroup/memory.max": "1048576\n"})
+    assert board.available_memory_bytes(limited) == 1 << 20
+    assert board.available_memory_bytes(limited / "nothing") > 0
 
 
 @given(st.sets(st.integers(0, 300)))

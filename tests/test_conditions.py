@@ -136,7 +136,7 @@ def test_a_set_clock_makes_the_run_invalid(tmp_path: Path, step_s: float) -> Non
     window = sampler.finish()
     assert window.clock_step_ns == pytest.approx(step_s * 1e9)
     (doubt,) = board.doubts(window)
-    assert (doubt.code, doubt.level) == ("clock-step", "invalid")
+    assert (doubt.code, doubt.severity.value) == ("clock-step", "invalid")
 
 
 def test_a_step_there_and_back_is_found(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from edgeperf.agent.board.cores import (
     check_cores,
     core_limits,
     cores,
+    rank_cores,
     usable_cores,
 )
 from edgeperf.agent.board.describe import BoardInfo, describe_board
-from edgeperf.agent.board.doubts import Doubt, doubts
-from edgeperf.agent.board.host import DiskSpace, disk_space, memory_available_bytes
+from edgeperf.agent.board.doubts import doubts
+from edgeperf.agent.board.host import DiskSpace, available_memory_bytes, disk_space
 from edgeperf.agent.board.kernel_files import format_core_list, parse_core_list
 from edgeperf.agent.board.load import OwnLoad, OwnLoadMeter
 from edgeperf.agent.board.sampler import Sample, Sampler
@@ -33,7 +34,6 @@ __all__ = [
     "CoreLimits",
     "CoreWindow",
     "DiskSpace",
-    "Doubt",
     "OwnLoad",
     "OwnLoadMeter",
     "PinError",
@@ -46,6 +46,7 @@ __all__ = [
     "ThreadSeen",
     "ThrottleState",
     "WindowConditions",
+    "available_memory_bytes",
     "check_cores",
     "compare",
     "core_limits",
@@ -54,10 +55,10 @@ __all__ = [
     "disk_space",
     "doubts",
     "format_core_list",
-    "memory_available_bytes",
     "parse_core_list",
     "pin",
     "pin_process",
+    "rank_cores",
     "rate_error_ppm",
     "read_clocks",
     "step_between_ns",

@@ -111,15 +111,33 @@ def usable_cores(
 ) -> tuple[int, ...]:
     """Return the cores that a run may use when the user named none.
 
-    Where a quota allows fewer cores than the mask has, the fastest are taken.
+    Where a quota allows fewer cores than the mask has, the best are taken.
     """
     limits = core_limits(root, affinity=affinity)
     allowed = limits.allowed()
     if limits.count() == len(allowed):
         return allowed
-    speed = {core.core: core.capacity or core.max_frequency_hz or 0 for core in cores(root)}
-    fastest = sorted(allowed, key=lambda core: (-speed.get(core, 0), core))
-    return tuple(sorted(fastest[: limits.count()]))
+    return tuple(sorted(rank_cores(allowed, root)[: limits.count()]))
+
+
+def rank_cores(asked: Collection[int], root: Path = Path("/")) -> tuple[int, ...]:
+    """Return the cores *asked*, best for measuring first.
+
+    Isolated cores come first; then one logical CPU of each physical core before the
+    siblings that would share it; then the fast ones; core 0, which most boards give
+    every interrupt, after its equals.
+    """
+    known = {core.core: core for core in cores(root)}
+
+    def rank(number: int) -> tuple[bool, int, int, bool, int]:
+        core = known.get(number)
+        if core is None:
+            return (True, 0, 0, number == 0, number)
+        sharers = [sibling for sibling in core.siblings if sibling in asked]
+        speed = core.capacity or core.max_frequency_hz or 0
+        return (not core.isolated, sharers.index(number), -speed, number == 0, number)
+
+    return tuple(sorted(set(asked), key=rank))
 
 
 def check_cores(

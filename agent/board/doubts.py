@@ -1,16 +1,14 @@
 """Which conditions make a measurement doubtful, and from where on.
 
-Two strengths: ``invalid`` means that the times themselves are wrong, ``suspect`` that
-they are right but not this board's best. Each limit says where it comes from. Pressure
-(PSI) is kept as context and judged by nobody: it is the whole board's, not the core's.
+``invalid`` means that the times themselves are wrong, ``suspect`` that they are right but
+not this board's best. Each limit says where it comes from. Pressure (PSI) is kept as
+context and judged by nobody: it is the whole board's, not the core's.
 """
 
 from collections.abc import Iterator
-from typing import Literal
-
-import msgspec
 
 from edgeperf.agent.board.window import WindowConditions
+from edgeperf.agent.result import Reason, Severity
 
 #: NTP slews both clocks alike, so they part only when the wall clock is set. Reading
 #: them one after the other costs microseconds; a thousandth of a second is a step.
@@ -36,74 +34,64 @@ WAIT_SHARE_LIMIT = 0.01
 LEAST_LOST_NS = 50_000_000
 
 
-class Doubt(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason not to take a measurement at face value.
-
-    Attributes:
-        code: For programs: ``clock-step``, ``throttled``, ...
-        level: ``invalid``: the times are wrong; ``suspect``: conditions were not clean.
-        text: For people, one sentence.
-    """
-
-    code: str
-    level: Literal["suspect", "invalid"]
-    text: str
-
-
-def doubts(window: WindowConditions) -> tuple[Doubt, ...]:
+def doubts(window: WindowConditions) -> tuple[Reason, ...]:
     """Return the reasons to doubt what was measured in *window*; the gravest first."""
     found = (*_clock(window), *_power_and_heat(window), *_load(window), *_memory(window))
-    return tuple(sorted(found, key=lambda doubt: doubt.level))  # "invalid" < "suspect"
+    return tuple(sorted(found, key=lambda doubt: doubt.severity is not Severity.INVALID))
 
 
-def _clock(window: WindowConditions) -> Iterator[Doubt]:
+def _clock(window: WindowConditions) -> Iterator[Reason]:
     step_ns = window.clock_step_ns
     if abs(step_ns) > CLOCK_STEP_LIMIT_NS:
         way = "forward" if step_ns > 0 else "back"
-        yield Doubt(
+        yield Reason(
             code="clock-step",
-            level="invalid",
+            severity=Severity.INVALID,
             text=f"the clock was set {way} by {abs(step_ns) / 1e6:.1f} ms while it timed the run",
         )
     gained_ns = abs(window.clock_rate_ppm) * window.duration_ns / 1e6
     # In a short window the microseconds between two reads look like a rate.
     if abs(window.clock_rate_ppm) > CLOCK_RATE_LIMIT_PPM and gained_ns > CLOCK_STEP_LIMIT_NS:
         text = f"the clock ran {window.clock_rate_ppm / 1e4:+.2f} % off: time was being corrected"
-        yield Doubt(code="clock-rate", level="suspect", text=text)
+        yield _suspect("clock-rate", text)
 
 
-def _power_and_heat(window: WindowConditions) -> Iterator[Doubt]:
+def _power_and_heat(window: WindowConditions) -> Iterator[Reason]:
     why = ", ".join(window.throttle_reasons)
     if window.under_voltage:
         text = f"the supply was too weak ({why}): use a stronger one or a shorter cable"
-        yield Doubt(code="under-voltage", level="suspect", text=text)
+        yield _suspect("under-voltage", text)
     if window.over_temperature:
         text = f"a temperature limit was reached ({why}): cool the board"
-        yield Doubt(code="over-temperature", level="suspect", text=text)
+        yield _suspect("over-temperature", text)
     if window.throttled and not (window.under_voltage or window.over_temperature):
-        yield Doubt(code="throttled", level="suspect", text=f"the board held back: {why}")
+        yield _suspect("throttled", f"the board held back: {why}")
 
 
-def _load(window: WindowConditions) -> Iterator[Doubt]:
+def _load(window: WindowConditions) -> Iterator[Reason]:
     cores = max(1, len(window.cores))
     if _much(window.foreign_share, FOREIGN_SHARE_LIMIT, window.duration_ns * cores):
         text = f"other work took {window.foreign_share:.1%} of the measured cores"
-        yield Doubt(code="foreign-load", level="suspect", text=text)
+        yield _suspect("foreign-load", text)
     if _much(window.steal_share, STEAL_SHARE_LIMIT, window.duration_ns):
         text = f"the hypervisor took {window.steal_share:.1%} of a measured core"
-        yield Doubt(code="steal", level="suspect", text=text)
+        yield _suspect("steal", text)
     if _much(window.wait_share, WAIT_SHARE_LIMIT, window.duration_ns):
         text = f"a worker was ready but without its core for {window.wait_share:.1%} of the time"
-        yield Doubt(code="run-queue-wait", level="suspect", text=text)
+        yield _suspect("run-queue-wait", text)
     if _much(window.quota_stall_share, 0.0, window.duration_ns):
         text = f"the CPU quota stopped the run for {window.quota_stall_share:.1%} of the time"
-        yield Doubt(code="cpu-quota", level="suspect", text=text)
+        yield _suspect("cpu-quota", text)
 
 
-def _memory(window: WindowConditions) -> Iterator[Doubt]:
+def _memory(window: WindowConditions) -> Iterator[Reason]:
     if window.swap_in_bytes:
         text = f"{window.swap_in_bytes / 1e6:.1f} MB were read back from swap during the run"
-        yield Doubt(code="swap", level="suspect", text=text)
+        yield _suspect("swap", text)
+
+
+def _suspect(code: str, text: str) -> Reason:
+    return Reason(code=code, severity=Severity.SUSPECT, text=text)
 
 
 def _much(share: float | None, limit: float, duration_ns: int) -> bool:

@@ -24,17 +24,23 @@ class DiskSpace(msgspec.Struct, frozen=True, kw_only=True):
     free_inodes: int | None
 
 
-def memory_total_bytes(root: Path = Path("/")) -> int | None:
+def total_memory_bytes(root: Path = Path("/")) -> int | None:
     """Return the physical memory, or the control group's limit where that is lower."""
     return _within_limit(_meminfo(root, "MemTotal"), root)
 
 
-def memory_available_bytes(root: Path = Path("/")) -> int | None:
-    """Return the memory that new processes can have without swapping, at most."""
-    return _within_limit(_meminfo(root, "MemAvailable"), root)
+def available_memory_bytes(root: Path = Path("/")) -> int:
+    """Return the memory that new processes can have without swapping, at most.
+
+    Where /proc does not say, it is the memory that nothing at all uses.
+    """
+    available = _within_limit(_meminfo(root, "MemAvailable"), root)
+    if available is None:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return available
 
 
-def swap_total_bytes(root: Path = Path("/")) -> int | None:
+def total_swap_bytes(root: Path = Path("/")) -> int | None:
     """Return the size of the swap space, zram included."""
     return _meminfo(root, "SwapTotal")
 
