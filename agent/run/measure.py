@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -301,8 +302,6 @@ class _Test:
 
 
 def _with_peak(worker: Worker, peaks: dict[int, int]) -> Worker:
-    import msgspec  # noqa: PLC0415
-
     return msgspec.structs.replace(worker, peak_rss_bytes=peaks.get(worker.index, 0))
 
 

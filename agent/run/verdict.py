@@ -95,7 +95,7 @@ def board_reasons(conditions: WindowConditions | None, *, test: str) -> Iterator
     if conditions is None:
         return
     for doubt in doubts(conditions):
-        yield _reason(doubt.code, Severity(doubt.level), f"{test}: {doubt.text}")
+        yield _reason(doubt.code, doubt.severity, f"{test}: {doubt.text}")
 
 
 def affinity_reasons(escaped: Sequence[str]) -> Iterator[Reason]:
