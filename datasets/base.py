@@ -40,7 +40,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputLibrary(Protocol):
-    """A fixed, indexable set of samples (MLPerf: QSL)."""
+    """A fixed, indexable set of model inputs, labelled or not (MLPerf: QSL)."""
 
     def __len__(self) -> int:
         """Return how many samples there are."""
@@ -53,12 +53,15 @@ class InputLibrary(Protocol):
             index: Position in the library.
             out: One array per model input, of that input's ``sample_shape`` and dtype;
                 overwritten whole. No copy is kept.
+
+        Raises:
+            DatasetError: The sample is damaged.
         """
         ...
 
 
 class SampleLibrary(InputLibrary, Protocol):
-    """Samples with labels: answers to them can be scored."""
+    """Labelled samples: what a model answers can be scored."""
 
     def predict(self, outputs: Sequence[Array], out: Array) -> None:
         """Turn the raw outputs for one sample into its prediction.

@@ -95,7 +95,9 @@ def _throughput(team: Team, workers: int, samples: int, seconds: float) -> float
     count, rate = 4 * workers, 0.0
     for share in (0.2, 1.0):
         begin = time.monotonic_ns()
-        team.take_all(np.arange(count, dtype=np.int32) % samples, chunk_size(rate, workers), _ignore)
+        team.take_all(
+            np.arange(count, dtype=np.int32) % samples, chunk_size(rate, workers), _ignore
+        )
         rate = count * 1e9 / (time.monotonic_ns() - begin)
         count = max(count, min(int(rate * seconds * share), MAX_CHUNKS * workers * 16))
     begin = time.monotonic_ns()
@@ -116,9 +118,7 @@ def chunk_size(throughput_sps: float, workers: int, total: int = 0) -> int:
     return max(1, by_time, -(-total // MAX_CHUNKS))
 
 
-def hints_for(
-    plan: LoadPlan, found: Calibration, workers: int, *, available_bytes: int
-) -> Hints:
+def hints_for(plan: LoadPlan, found: Calibration, workers: int, *, available_bytes: int) -> Hints:
     """Return what LoadGen is told.
 
     Raises:
@@ -128,9 +128,7 @@ def hints_for(
     if plan.scenario == "Offline":
         return Hints(latency_ns=found.latency_ns, target_qps=found.throughput_sps)
     if plan.scenario == "Server":
-        qps = plan.target_qps or sustainable_qps(
-            found.latency_ns, workers, plan.target_latency_ns
-        )
+        qps = plan.target_qps or sustainable_qps(found.latency_ns, workers, plan.target_latency_ns)
         return Hints(latency_ns=found.latency_ns, target_qps=qps)
     hint = HINT_SHARE * found.latency_ns
     if not plan.accuracy:

@@ -213,7 +213,9 @@ class _Run:
             accuracy=self._accuracy,
             performance=self._performance,
             board=msgspec.to_builtins(describe_board(), str_keys=True),
-            conditions=None if conditions is None else msgspec.to_builtins(conditions, str_keys=True),
+            conditions=None
+            if conditions is None
+            else msgspec.to_builtins(conditions, str_keys=True),
             power=None,
             phases_ns=self._phases_ns,
             files={},
@@ -306,9 +308,8 @@ def _judge_answers(
         for index, answer in answers.items()
     )
     if len(answers) != prepared.library_size or not same:
-        text = (
-            f"LoadGen logged answers to {len(answers)} of {prepared.library_size} samples"
-            + ("" if same else ", and not those that were scored")
+        text = f"LoadGen logged answers to {len(answers)} of {prepared.library_size} samples" + (
+            "" if same else ", and not those that were scored"
         )
         reasons.append(Reason(code="accuracy-log", severity=Severity.INVALID, text=text))
         return unmeasured

@@ -41,7 +41,9 @@ def lead(
     """Run the test from calibration to the last log line."""
     plan, prepared = job.load, job.prepared
     found = calibrate(plan, team, job.workers, prepared.slots)
-    hints = hints_for(plan, found, job.workers, available_bytes=memory_available_bytes() or _UNKNOWN_MEMORY)
+    hints = hints_for(
+        plan, found, job.workers, available_bytes=memory_available_bytes() or _UNKNOWN_MEMORY
+    )
     settings = loadgen.settings_for(plan, hints)
     channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
     service = None
@@ -66,9 +68,7 @@ def lead(
     channel.say(_done(plan.scenario, shared, plan.samples_per_query, samples))
 
 
-def _issue(
-    job: WorkerJob, shared: Shared, team: Team, member: Member, found: Calibration
-) -> Issue:
+def _issue(job: WorkerJob, shared: Shared, team: Team, member: Member, found: Calibration) -> Issue:
     scenario = job.load.scenario
     if scenario == "Offline":
         return offline_issue(shared, team, job.workers, found.throughput_sps)

@@ -313,8 +313,10 @@ def _role(job: WorkerJob) -> str:
 
 def _raise_failure(message: Any) -> None:
     if isinstance(message, Failure):
-        raise InputError(message.text) if message.exit_code == InputError.exit_code else StartError(
-            message.text
+        raise (
+            InputError(message.text)
+            if message.exit_code == InputError.exit_code
+            else StartError(message.text)
         )
 
 

@@ -131,9 +131,7 @@ def make_plan(spec: RunSpec) -> Plan:
         )
     if model.reference is None and task is not None and task.reference is not None:
         source = f"FP32 reference of the task {task_name!r}"
-        model = msgspec.structs.replace(
-            model, reference=task.reference, reference_source=source
-        )
+        model = msgspec.structs.replace(model, reference=task.reference, reference_source=source)
     bound_ns = task.server_latency_ns if task else SERVER_LATENCY_NS
     if spec.target_latency_ms is not None:
         bound_ns = round(spec.target_latency_ms * 1e6)
@@ -148,9 +146,7 @@ def make_plan(spec: RunSpec) -> Plan:
             shapes=spec.shapes,
             options=spec.options,
         ),
-        data=DataPlan(
-            task=task_name, data=spec.data, inputs_file=spec.inputs_file, seed=spec.seed
-        ),
+        data=DataPlan(task=task_name, data=spec.data, inputs_file=spec.inputs_file, seed=spec.seed),
         layout=lay_out(spec),
         loadgen_model=task.loadgen_model if task else "edgeperf",
         target_latency_ns=bound_ns,

@@ -103,7 +103,9 @@ def shared_issue(shared: Shared, team: Team) -> Issue:
     def issue(ids: Sequence[int], indices: Sequence[int]) -> None:
         began = now()
         team.share(indices)
-        batch = [respond(response_id, index) for response_id, index in zip(ids, indices, strict=True)]
+        batch = [
+            respond(response_id, index) for response_id, index in zip(ids, indices, strict=True)
+        ]
         ended = now()
         complete(batch)
         number = words[PROGRESS]

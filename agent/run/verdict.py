@@ -22,9 +22,7 @@ def verdict(reasons: Sequence[Reason], *, comparable: bool) -> Verdict:
         status = Status.INVALID
     elif ranked and ranked[0].severity is Severity.SUSPECT:
         status = Status.SUSPECT
-    return Verdict(
-        status=status, comparable=comparable and status is Status.VALID, reasons=ranked
-    )
+    return Verdict(status=status, comparable=comparable and status is Status.VALID, reasons=ranked)
 
 
 def is_comparable(spec: RunSpec) -> bool:
