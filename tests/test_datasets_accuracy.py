@@ -157,8 +157,14 @@ def test_accuracy_is_the_known_one(
     from edgeperf.datasets.assets import resolve
 
     path = resolve(file.asset)
-    known = DIGITS if model.task == "digits" else _known(models_dir / file.asset.path.split("/")[0])[f"{path.name}@{runtime}"]
+    known = (
+        DIGITS
+        if model.task == "digits"
+        else _known(models_dir / file.asset.path.split("/")[0])[f"{path.name}@{runtime}"]
+    )
     score, _ = answer(model.task, path, runtime)
     print(model.name, path.name, runtime, score, known)
     for metric, value in score.metrics.items():
-        assert value == pytest.approx(known[RENAMED.get((model.task, metric), metric)], abs=0.002), metric
+        assert value == pytest.approx(
+            known[RENAMED.get((model.task, metric), metric)], abs=0.002
+        ), metric

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from edgeperf.agent.result import Performance, Percentiles, Result, Severity, Status
+from edgeperf.agent.result import Percentiles, Performance, Result, Severity, Status
 
 _COLOUR = {Status.VALID: "bold green", Status.SUSPECT: "bold yellow", Status.INVALID: "bold red"}
 _SIGN = {Severity.INVALID: "✗", Severity.SUSPECT: "!", Severity.NOTE: "·"}

@@ -24,7 +24,7 @@ from edgeperf.agent.result import (
 )
 from edgeperf.agent.run.directory import ResultDirectory
 from edgeperf.agent.run.figures import performance
-from edgeperf.agent.run.jobs import Failure, PrepareJob, Prepared
+from edgeperf.agent.run.jobs import Failure, Prepared, PrepareJob
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError, read_answers
 from edgeperf.agent.run.measure import LOAD_S, Measurement, measure
 from edgeperf.agent.run.memory import new_block

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from edgeperf.agent.board import memory_available_bytes
+from edgeperf.agent.board import available_memory_bytes
 from edgeperf.agent.run import loadgen
 from edgeperf.agent.run.calibrate import Calibration, calibrate, hints_for
 from edgeperf.agent.run.child import fail
@@ -25,9 +25,6 @@ from edgeperf.datasets.base import DatasetError
 if TYPE_CHECKING:
     from edgeperf.agent.run.child import Channel
 
-#: A kernel that does not say how much memory is free is not one to fear for.
-_UNKNOWN_MEMORY = 1 << 62
-
 
 def lead(
     job: WorkerJob,
@@ -42,7 +39,7 @@ def lead(
     plan, prepared = job.load, job.prepared
     found = calibrate(plan, team, job.workers, prepared.slots)
     hints = hints_for(
-        plan, found, job.workers, available_bytes=memory_available_bytes() or _UNKNOWN_MEMORY
+        plan, found, job.workers, available_bytes=available_memory_bytes()
     )
     settings = loadgen.settings_for(plan, hints)
     channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))

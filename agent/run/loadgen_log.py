@@ -25,7 +25,8 @@ _PERCENTILE_KEYS = {
     "p99_9": "result_99.90_percentile_latency_ns",
     "max": "result_max_latency_ns",
 }
-_LONG = 8
+#: Written when the test is over, in performance and in accuracy mode.
+_LAST_KEY = "power_end"
 
 Value = float | int | str | bool
 
@@ -65,13 +66,13 @@ class DetailLog:
                 continue
             try:
                 entry = msgspec.json.decode(line[len(_MARK) :], type=_Line)
-            except msgspec.DecodeError:
-                continue  # the line on which a full disk cut it; the check below tells
+            except msgspec.DecodeError as error:
+                raise LogError(f"{path}: cut short; is the disk full?") from error
             self.values[entry.key] = entry.value
             if entry.metadata.get("is_error"):
                 self.errors.append(f"{entry.key}: {entry.value}")
-        if "num_errors" not in self.values:
-            raise LogError(f"{path}: cut short; was the disk full, or did the test not end?")
+        if _LAST_KEY not in self.values:
+            raise LogError(f"{path}: not complete: no {_LAST_KEY}; is the disk full?")
 
     def number(self, key: str) -> float | None:
         """Return the number at *key*, None when it is not there or not a number."""

@@ -91,7 +91,7 @@ class Measurement:
 @contextlib.contextmanager
 def _wiring(inputs: int, followers: int) -> Iterator[Wiring]:
     tickets = new_pipe(max(_TICKET_BYTES, 4 * MAX_CHUNKS))
-    os.set_blocking(tickets[0], False)  # noqa: FBT003 - the os module's own signature
+    os.set_blocking(tickets[0], False)
     wiring = Wiring(
         inputs=inputs,
         predictions=new_block("predictions"),

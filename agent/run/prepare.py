@@ -9,7 +9,7 @@ import os
 import numpy as np
 
 from edgeperf.agent.run.answer import fill, load_session, open_samples
-from edgeperf.agent.run.jobs import PrepareJob, Prepared
+from edgeperf.agent.run.jobs import Prepared, PrepareJob
 from edgeperf.agent.run.memory import Field, map_fields
 from edgeperf.backends.base import Session
 

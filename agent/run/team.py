@@ -259,7 +259,7 @@ class Team:
 
     def serve(self) -> None:
         """Set all followers to answer single queries from the pipe."""
-        os.set_blocking(self._taking, True)  # noqa: FBT003 - the os module's own signature
+        os.set_blocking(self._taking, True)
         self._start(SERVE)
 
     def end_service(self) -> None:
@@ -267,7 +267,7 @@ class Team:
         for _ in self._wake:
             os.write(self._tickets, _QUERY.pack(-1, 0))
         self._join()
-        os.set_blocking(self._taking, False)  # noqa: FBT003 - the os module's own signature
+        os.set_blocking(self._taking, False)
 
     def issue(self, number: int, index: int) -> None:
         """Hand query *number*, for sample *index*, to whoever is free first."""
