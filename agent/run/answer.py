@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-#GEN
+from edgeperf.datasets.generated import GeneratedInputs
 from numpy.typing import NDArray
 
 from edgeperf.agent.run.jobs import DataPlan, SutPlan

@@ -24,11 +24,14 @@ CHUNK_NS = 4_000_000
 HINT_SHARE = 0.9
 #: A hint above this share of the latency risks running dry (at 2 it surely does).
 MOST_HINT_SHARE = 1.7
+#: Offline issues samples for the minimum duration at the hinted rate, and one tenth more;
+#: calibration under a passing load must not make it end too early.
+OFFLINE_SHARE = 1.15
 _WARMUP_INFERENCES = 5
 _MEMORY_SHARE = 0.7
 #: Of the latency bound: what simulation may use up, the rest is for what it cannot know.
 _SERVER_MARGIN = 0.8
-_SERVER_MOST_LOAD = 0.85
+_SERVER_MOST_LOAD = 0.7
 _SIMULATED_QUERIES = 6_000
 
 
@@ -126,7 +129,8 @@ def hints_for(plan: LoadPlan, found: Calibration, workers: int, *, available_byt
         EdgeperfError: LoadGen's queries would not fit the memory that is free.
     """
     if plan.scenario == "Offline":
-        return Hints(latency_ns=found.latency_ns, target_qps=found.throughput_sps)
+        qps = OFFLINE_SHARE * found.throughput_sps
+        return Hints(latency_ns=found.latency_ns, target_qps=qps)
     if plan.scenario == "Server":
         qps = plan.target_qps or sustainable_qps(found.latency_ns, workers, plan.target_latency_ns)
         return Hints(latency_ns=found.latency_ns, target_qps=qps)

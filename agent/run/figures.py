@@ -7,6 +7,7 @@ from edgeperf.agent.result import Headline, LoadGen, Percentiles, Performance, S
 from edgeperf.agent.run.jobs import Calibrated, Done
 from edgeperf.agent.run.loadgen_log import DetailLog
 from edgeperf.agent.run.plan import Plan
+from edgeperf.agent.run.schedule import scheduled_start_ns, server_schedule_ns
 
 #: What LoadGen's clock and ours may differ by: 1 % or 5 µs.
 AGREE_SHARE = 0.01
@@ -65,6 +66,16 @@ def headline(scenario: str, log: DetailLog) -> Headline | None:
     return Headline(name=name, value=value, unit=unit) if value else None
 
 
+def _due_ns(
+    issued_ns: NDArray[np.int64], calibrated: Calibrated, log: DetailLog
+) -> NDArray[np.int64]:
+    seed = log.values.get("effective_schedule_rng_seed")
+    if not isinstance(seed, int) or calibrated.target_qps is None or not issued_ns.size:
+        return issued_ns
+    due_ns = server_schedule_ns(issued_ns.size, seed=seed, target_qps=calibrated.target_qps)
+    return scheduled_start_ns(issued_ns, due_ns)
+
+
 def performance(
     plan: Plan,
     calibrated: Calibrated,
@@ -77,6 +88,8 @@ def performance(
     """Return the figures of a performance test that ended in order."""
     scenario = plan.spec.scenario.value
     loadgen = log.loadgen()
+    if scenario == "Server":
+        start_ns = _due_ns(start_ns, calibrated, log)
     latency_ns = end_ns - start_ns if scenario != "Offline" else None
     duration_ns = done.window_end_mono_ns - done.window_start_mono_ns
     server = scenario == "Server"

@@ -89,7 +89,7 @@ def _guarded(issue: Issue, channel: "Channel") -> Issue:
 
 
 def _calibrated(
-    scenario: str, found: Calibration, target_qps: float, settings: "loadgen.lg.TestSettings"
+    scenario: str, found: Calibration, target_qps: float, settings: loadgen.Settings
 ) -> Calibrated:
     per_query = found.latency_ns
     if scenario == "Server":
@@ -100,7 +100,7 @@ def _calibrated(
     return Calibrated(
         latency_ns=found.latency_ns,
         throughput_sps=found.throughput_sps,
-        target_qps=target_qps or None,
+        target_qps=float(loadgen.written(target_qps)) or None,
         expected_queries=max(settings.min_query_count, int(duration_ns / per_query)),
         min_duration_ns=duration_ns,
     )

@@ -20,6 +20,8 @@ BYTES_PER_QUERY = 330
 AHEAD = 2
 _NS_PER_MS = 1_000_000
 
+Settings = lg.TestSettings
+
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True):
     """What calibration tells LoadGen.
@@ -43,7 +45,7 @@ def user_conf(plan: LoadPlan, hints: Hints) -> str:
     if scenario in ("SingleStream", "MultiStream"):
         lines.append(f"target_latency = {hints.latency_ns / _NS_PER_MS:.9f}")
     else:
-        lines.append(f"target_qps = {hints.target_qps:.9f}")
+        lines.append(f"target_qps = {written(hints.target_qps)}")
     if scenario == "Server":
         lines.append(f"target_latency = {max(1, round(plan.target_latency_ns / _NS_PER_MS))}")
     if scenario == "MultiStream":
@@ -53,6 +55,11 @@ def user_conf(plan: LoadPlan, hints: Hints) -> str:
     if plan.min_query_count is not None:
         lines.append(f"min_query_count = {plan.min_query_count}")
     return "".join(f"*.{scenario}.{line}\n" for line in lines)
+
+
+def written(target_qps: float) -> str:
+    """Return a rate as ``user.conf`` gives it, which is the rate that LoadGen keeps."""
+    return f"{target_qps:.9f}"
 
 
 def settings_for(plan: LoadPlan, hints: Hints) -> lg.TestSettings:

@@ -174,8 +174,13 @@ class Service:
             issue(number, index)
 
     def _complete(self) -> None:
-        words, ids, indices, respond = self._shared.words, self._ids, self._indices, self._respond
+        words, end_ns = self._shared.words, self._shared.end_ns
+        ids, indices, respond = self._ids, self._indices, self._respond
         while raw := os.read(self._answers, _READ_BYTES):
             numbers = unpack_answers(raw)
-            lg.QuerySamplesComplete([respond(ids[n], indices[n]) for n in numbers])
+            batch = [respond(ids[number], indices[number]) for number in numbers]
+            ended = time.monotonic_ns()
+            lg.QuerySamplesComplete(batch)
+            for number in numbers:
+                end_ns[number] = ended
             words[PROGRESS] += len(numbers)

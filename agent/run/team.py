@@ -60,15 +60,15 @@ class Shared:
         prepared, wiring = job.prepared, job.wiring
         self.inputs = list(map_fields(wiring.inputs, prepared.fields).values())
         control = map_fields(wiring.control, control_fields(prepared.library_size))
-        self.words = memoryview(control["words"])
-        self.slots = memoryview(control["slots"])
+        self.words = control["words"].data
+        self.slots = control["slots"].data
         self.slot_array = control["slots"]
-        self.share = memoryview(control["share"])
+        self.share = control["share"].data
         self.order = control["order"]
-        self.chunk_done = memoryview(control["chunk_done"])
+        self.chunk_done = control["chunk_done"].data
         times = map_fields(wiring.latencies, latency_fields())
-        self.start_ns = memoryview(times["start_ns"])
-        self.end_ns = memoryview(times["end_ns"])
+        self.start_ns = times["start_ns"].data
+        self.end_ns = times["end_ns"].data
         self.end_array = times["end_ns"]
         self.predictions: NDArray[np.float32] | None = None
         self.payloads: NDArray[np.float32] | None = None
@@ -141,14 +141,13 @@ class Member:
 
     def serve(self) -> None:
         """Answer single queries as they come through the pipe, until it is closed."""
-        answer, answers, end_ns = self.answer, self._answers, self._shared.end_ns
-        tickets, size, unpack, now = self._tickets, _QUERY.size, _QUERY.unpack, time.monotonic_ns
+        answer, answers = self.answer, self._answers
+        tickets, size, unpack = self._tickets, _QUERY.size, _QUERY.unpack
         while record := os.read(tickets, size):
             number, index = unpack(record)
             if number < 0:
                 return
             answer(index)
-            end_ns[number] = now()
             os.write(answers, record)
 
 
