@@ -71,7 +71,7 @@ class Encoder:
 
     def encode(self, sample: NDArray[Any]) -> Array:
         """Return *sample* as the model's numbers, in its own shape."""
-        real = (sample - self._offset) / self._divisor
+        real: Array = (sample - self._offset) / self._divisor
         if self._quantisation is None:
             return real.astype(self._dtype)
         return quantise(real, self._quantisation, self._dtype)
@@ -80,8 +80,8 @@ class Encoder:
 def quantise(real: NDArray[Any], quantisation: Quantisation, dtype: np.dtype[Any]) -> Array:
     """Return the stored integers nearest to *real*, held within the range of *dtype*."""
     limits = np.iinfo(dtype)
-    stored = np.rint(real / quantisation.scale) + quantisation.zero_point
-    return np.clip(stored, limits.min, limits.max).astype(dtype)
+    stored: Array = np.rint(real / quantisation.scale) + quantisation.zero_point
+    return stored.clip(limits.min, limits.max).astype(dtype)
 
 
 def one_input(task: str, inputs: Sequence[TensorSpec]) -> TensorSpec:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from edgeperf.datasets.generated import GeneratedInputs
 from numpy.typing import NDArray
 
 from edgeperf.agent.run.jobs import DataPlan, SutPlan
@@ -14,6 +13,7 @@ from edgeperf.backends import open_backend
 from edgeperf.backends.base import Session, SessionOptions
 from edgeperf.datasets import open_task
 from edgeperf.datasets.base import InputLibrary, SampleLibrary
+from edgeperf.datasets.generated import GeneratedInputs
 from edgeperf.datasets.tensors import TensorSpec
 
 #: Generated inputs: as many as MLPerf's image tasks hold, where they are small ...

@@ -38,9 +38,7 @@ def lead(
     """Run the test from calibration to the last log line."""
     plan, prepared = job.load, job.prepared
     found = calibrate(plan, team, job.workers, prepared.slots)
-    hints = hints_for(
-        plan, found, job.workers, available_bytes=available_memory_bytes()
-    )
+    hints = hints_for(plan, found, job.workers, available_bytes=available_memory_bytes())
     settings = loadgen.settings_for(plan, hints)
     channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
     service = None

@@ -27,7 +27,7 @@ def server_schedule_ns(count: int, *, seed: int, target_qps: float) -> NDArray[n
         C++ standard [rand.util.canonical] as in libstdc++: 53 bits from two words of
         ``std::mt19937``, whose seed is taken modulo 2**32.
     """
-    source = np.random.RandomState(seed % (1 << 32))  # noqa: NPY002 - std::mt19937, bit for bit
+    source = np.random.RandomState(seed % (1 << 32))
     words = source.randint(0, 1 << 32, size=2 * count, dtype=np.uint32).astype(np.float64)
     uniform = (words[0::2] + words[1::2] * _WORD) / (_WORD * _WORD)
     gaps_ns = (-np.log(1.0 - uniform) / target_qps * 1e9).astype(np.int64)
