@@ -23,8 +23,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived; unwinds everything, so that nothing is left behind."""
+class Interrupted(BaseException):
+    """A signal asks us to end; unwinds everything, so that nothing is left behind.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class _LazyGroup(click.Group):
@@ -59,45 +67,43 @@ def edgeperf() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    args = None if argv is None else list(argv)
     try:
-        status = edgeperf.main(
-            args=None if argv is None else list(argv), prog_name="edgeperf", standalone_mode=False
-        )
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return InputError.exit_code
-    except click.ClickException as error:
-        _say(error.format_message().replace("\n", " "))
-        return InputError.exit_code
-    except EdgeperfError as error:
-        _say(str(error))
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        _say("interrupted; nothing was kept")
-        return 128 + signal.SIGINT
-    except Terminated:
-        _say("terminated; nothing was kept")
-        return 128 + signal.SIGTERM
-    except BrokenPipeError:  # the reader of our output went away: `edgeperf show | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:  # noqa: BLE001 - a user never sees a traceback unasked
-        if "EDGEPERF_DEBUG" in os.environ:
-            traceback.print_exception(error)
-        _say(
-            f"a bug: {type(error).__name__}: {error}; with EDGEPERF_DEBUG=1 it shows where;"
-            " please report it"
-        )
-        return EdgeperfError.exit_code
+        status = edgeperf.main(args=args, prog_name="edgeperf", standalone_mode=False)
+    except BaseException as error:  # noqa: BLE001 - a user never sees a traceback unasked
+        return _explain(error)
     return status if isinstance(status, int) else 0
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"edgeperf: {text}\n")
+def _explain(error: BaseException) -> int:
+    """Say in one line what ended the command and return the exit status for it."""
+    text, status = f"a bug: {type(error).__name__}: {error}", EdgeperfError.exit_code
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return InputError.exit_code
+    if isinstance(error, BrokenPipeError):  # our reader went away: `edgeperf show | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, click.ClickException):
+        text, status = error.format_message(), InputError.exit_code
+    elif isinstance(error, EdgeperfError):
+        text, status = str(error), error.exit_code
+    elif isinstance(error, Interrupted):
+        text, status = "interrupted; nothing was kept", 128 + error.number
+    elif isinstance(error, click.Abort):
+        text, status = "aborted", 128 + signal.SIGINT
+    elif "EDGEPERF_DEBUG" in os.environ:
+        traceback.print_exception(error)
+    else:
+        text += "; EDGEPERF_DEBUG=1 shows where; please report it"
+    sys.stderr.write(f"edgeperf: {' '.join(text.split())}\n")
+    return status
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     del frame
-    raise Terminated(number)
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)  # cleaning up takes less than a second
+    raise Interrupted(number)

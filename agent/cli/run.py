@@ -119,7 +119,7 @@ def _print(result: Result, directory: Path, *, as_json: bool) -> None:
 
 def _sender(descriptor: int | None) -> Callable[[Event], None]:
     if descriptor is None:
-        return lambda event: None
+        return _nobody
     try:
         os.fstat(descriptor)
     except OSError as error:
@@ -129,6 +129,10 @@ def _sender(descriptor: int | None) -> Callable[[Event], None]:
         os.write(descriptor, msgspec.json.encode(event) + b"\n")
 
     return send
+
+
+def _nobody(event: Event) -> None:
+    del event
 
 
 def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:

@@ -1,5 +1,6 @@
 """A result on a terminal: the verdict and its reasons first, then the figures."""
 
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -9,18 +10,20 @@ from rich.text import Text
 from edgeperf.agent.result import Percentiles, Performance, Result, Severity, Status
 
 _COLOUR = {Status.VALID: "bold green", Status.SUSPECT: "bold yellow", Status.INVALID: "bold red"}
+_PIPE_COLUMNS = 200
 _SIGN = {Severity.INVALID: "✗", Severity.SUSPECT: "!", Severity.NOTE: "·"}
 _HEADLINES = {
-    "latency_p90_early_stopping": "latency p90 (early-stopping estimate)",
-    "query_latency_p99_early_stopping": "query latency p99 (early-stopping estimate)",
-    "samples_per_second": "throughput",
-    "scheduled_queries_per_second": "scheduled load within the bound",
+    "latency_p90_early_stopping": ("latency p90", "early-stopping estimate"),
+    "query_latency_p99_early_stopping": ("query p99", "early-stopping estimate"),
+    "samples_per_second": ("throughput", ""),
+    "scheduled_queries_per_second": ("load carried", "scheduled, p99 within the bound"),
 }
 
 
 def print_summary(result: Result, directory: Path) -> None:
     """Print *result* on standard output."""
-    console = Console(highlight=False, soft_wrap=True)
+    # Into a file or a pipe, a line stays a line: scripts read them.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
     verdict = result.verdict
     console.print(Text(verdict.status.value, style=_COLOUR[verdict.status]), end="")
     comparable = "" if verdict.comparable else "  (not comparable with published results)"
@@ -84,21 +87,20 @@ def _performance(result: Result) -> list[tuple[str, str]]:
     rows = []
     head = performance.headline
     if head is not None:
-        marked = "" if result.accuracy.passed is not False else "  (UNGATED: accuracy missed)"
+        label, remark = _HEADLINES.get(head.name, (head.name, ""))
         value = _time(head.value) if head.unit == "ns" else f"{head.value:,.1f} {head.unit}"
-        rows.append((_HEADLINES.get(head.name, head.name), value + marked))
+        remarks = [remark] if remark else []
+        if result.accuracy.passed is False:
+            remarks.append("UNGATED: accuracy missed")
+        rows.append((label, f"{value} ({'; '.join(remarks)})" if remarks else value))
     if performance.latency_ns is not None:
         rows.append(("raw latency", _percentiles(performance.latency_ns)))
     rows.append(("load", _load(performance)))
     watch = performance.stopwatch
     if watch is not None:
-        rows.append(
-            (
-                "second stopwatch",
-                f"{'agrees' if watch.agrees else 'DISAGREES'}, within"
-                f" {_time(watch.worst_difference_ns)} at p50, p90, p99",
-            )
-        )
+        word = "agrees" if watch.agrees else "DISAGREES"
+        within = _time(watch.worst_difference_ns)
+        rows.append(("second stopwatch", f"{word}, within {within} at p50, p90, p99"))
     return rows
 
 

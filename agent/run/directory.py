@@ -4,6 +4,7 @@ Everything goes into ``.ID.partial`` beside the final place, is flushed to the d
 the folder is renamed as the last act. What ends early removes it.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -75,11 +76,9 @@ class ResultDirectory:
 
     def _remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-        for folder in self._made:
-            try:
+        with contextlib.suppress(OSError):  # somebody else's result is in it by now
+            for folder in self._made:
                 folder.rmdir()
-            except OSError:
-                return
 
     def digest(self) -> dict[str, File]:
         """Return sha256 and size of every file so far, by its path in the directory."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -29,8 +29,6 @@ _PR_SET_PDEATHSIG = 1
 _LAST_LINES = 5
 #: How long a killed process may take to vanish; the kernel needs milliseconds.
 _REAP_S = 5.0
-
-_T = TypeVar("_T")
 
 
 class ChildDiedError(EdgeperfError):
