@@ -8,28 +8,27 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from edgeperf import EdgeperfError, InputError, __version__
+from edgeperf import __version__
 from edgeperf.agent.board import describe_board
 from edgeperf.agent.events import Event, Phase, Progress
 from edgeperf.agent.result import (
     Accuracy,
-    Model,
     Performance,
     Reason,
     Result,
     Severity,
-    Sut,
-    Tensor,
     Verdict,
 )
 from edgeperf.agent.run.directory import ResultDirectory
+from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
 from edgeperf.agent.run.figures import performance
-from edgeperf.agent.run.jobs import Failure, Prepared, PrepareJob
-from edgeperf.agent.run.loadgen_log import DetailLog, LogError, read_answers
-from edgeperf.agent.run.measure import LOAD_S, Measurement, measure
+from edgeperf.agent.run.jobs import Prepared
+from edgeperf.agent.run.judge import judge_answers
+from edgeperf.agent.run.loadgen_log import DetailLog, LogError
+from edgeperf.agent.run.measure import Measurement, measure
 from edgeperf.agent.run.memory import new_block
 from edgeperf.agent.run.plan import Plan
-from edgeperf.agent.run.process import Child, ChildDiedError, Children, Deadline, child_environment
+from edgeperf.agent.run.preparation import PrepareError, prepare
 from edgeperf.agent.run.verdict import (
     accuracy_reasons,
     affinity_reasons,
@@ -39,15 +38,8 @@ from edgeperf.agent.run.verdict import (
     performance_reasons,
     verdict,
 )
-from edgeperf.datasets.tensors import TensorSpec
 
 Listener = Callable[[Event], None]
-
-_POLL_S = 0.1
-
-
-class PrepareError(EdgeperfError):
-    """The model could not even be looked at."""
 
 
 def execute(plan: Plan, output: Path, listen: Listener) -> tuple[Result, Path]:
@@ -129,7 +121,7 @@ class _Run:
                 progressed=self._progress(Phase.ACCURACY, (load.min_duration_ms or 600_000) / 1e3),
             )
             self._accuracy_test = test
-            self._accuracy = _judge_answers(plan, test, prepared, self._reasons)
+            self._accuracy = judge_answers(plan, test, prepared, self._reasons)
             self._keep_predictions(test)
             return
         if not prepared.first_answer_finite:
@@ -207,9 +199,9 @@ class _Run:
             edgeperf=__version__,
             verdict=self._verdict(),
             spec=msgspec.to_builtins(plan.spec),
-            model=_model(plan, prepared),
+            model=model_of(plan, prepared),
             task=plan.data.task,
-            sut=None if test is None else _sut(plan, prepared, test),
+            sut=None if test is None else sut_of(plan, prepared, test),
             accuracy=self._accuracy,
             performance=self._performance,
             board=msgspec.to_builtins(describe_board(), str_keys=True),
@@ -235,7 +227,7 @@ class _Run:
             if test is not None:
                 if name == "performance test":
                     reasons += board_reasons(test.conditions, test=name)
-                reasons += affinity_reasons(_escaped(self._plan, test))
+                reasons += affinity_reasons(escaped_threads(self._plan, test))
         if self._plan.spec.ungated and self._accuracy.passed is False:
             text = "performance is shown although the accuracy gate was missed (--ungated)"
             reasons.append(Reason(code="ungated", severity=Severity.INVALID, text=text))
@@ -252,139 +244,3 @@ class _Stopwatch:
 
     def __exit__(self, *_: object) -> None:
         self._phases_ns[self._name] = time.monotonic_ns() - self._began
-
-
-def prepare(plan: Plan, log: Path, inputs: int) -> Prepared:
-    """Have the model described and the input block filled, by a process of its own.
-
-    Raises:
-        InputError: The model or the data cannot be used.
-        PrepareError: The runtime crashed or did not come back.
-    """
-    cores = plan.layout.workers[0]
-    job = PrepareJob(sut=plan.sut, data=plan.data, cores=cores, inputs_block=inputs)
-    environment = child_environment(plan.sut.threads)
-    deadline = Deadline(LOAD_S)
-    with Children() as children:
-        children.add(Child("prepare", job, descriptors=[inputs], log=log, env=environment))
-        while not deadline.passed:
-            try:
-                messages = children.messages(_POLL_S)
-            except ChildDiedError as error:
-                raise PrepareError(
-                    f"model {plan.model.path}: {plan.sut.backend} crashed on it ({error})"
-                ) from error
-            for _, message in messages:
-                if isinstance(message, Prepared):
-                    return message
-                if isinstance(message, Failure):
-                    kind = InputError if message.exit_code == InputError.exit_code else PrepareError
-                    raise kind(message.text)
-    raise PrepareError(f"model {plan.model.path}: not loaded after {LOAD_S:.0f} s")
-
-
-def _judge_answers(
-    plan: Plan, test: Measurement, prepared: Prepared, reasons: list[Reason]
-) -> Accuracy:
-    """Return what the accuracy test found; append what spoiled it to *reasons*."""
-    unmeasured = Accuracy(measured=False, passed=False, why_not="see the verdict")
-    if test.problem is not None:
-        reasons.append(test.problem)
-        return unmeasured
-    try:
-        log = DetailLog(test.directory / "mlperf_log_detail.txt")
-        answers = read_answers(test.directory / "mlperf_log_accuracy.json")
-    except LogError as error:
-        text = f"LoadGen: {error}"
-        reasons.append(Reason(code="loadgen-log", severity=Severity.INVALID, text=text))
-        return unmeasured
-    reasons += [
-        Reason(code="loadgen-error", severity=Severity.INVALID, text=f"accuracy test: {error}")
-        for error in log.errors
-    ]
-    payloads = test.payloads
-    same = payloads is not None and all(
-        np.array_equal(answer, payloads[index : index + 1], equal_nan=True)
-        for index, answer in answers.items()
-    )
-    if len(answers) != prepared.library_size or not same:
-        text = f"LoadGen logged answers to {len(answers)} of {prepared.library_size} samples" + (
-            "" if same else ", and not those that were scored"
-        )
-        reasons.append(Reason(code="accuracy-log", severity=Severity.INVALID, text=text))
-        return unmeasured
-    score = test.done.score if test.done else None
-    if score is None:
-        why = (test.done.not_scored if test.done else None) or "not scored"
-        reasons.append(Reason(code="answers-not-finite", severity=Severity.INVALID, text=why))
-        return Accuracy(measured=False, passed=False, why_not=why)
-    reference = plan.model.reference
-    threshold = None if reference is None else plan.spec.gate * reference
-    return Accuracy(
-        measured=True,
-        metric=score.metric,
-        value=score.value,
-        metrics=score.metrics,
-        samples=score.samples,
-        reference=reference,
-        reference_source=plan.model.reference_source,
-        gate=plan.spec.gate,
-        threshold=threshold,
-        passed=None if threshold is None else score.value >= threshold,
-    )
-
-
-def _model(plan: Plan, prepared: Prepared) -> Model:
-    path = Path(plan.model.path)
-    return Model(
-        name=plan.model.name,
-        file=path.name,
-        format=path.suffix,
-        sha256=plan.model.sha256,
-        size_bytes=plan.model.size_bytes,
-        precision=plan.model.precision,
-        inputs=tuple(map(_tensor, prepared.inputs)),
-        outputs=tuple(map(_tensor, prepared.outputs)),
-    )
-
-
-def _tensor(spec: TensorSpec) -> Tensor:
-    quantisation = spec.quantisation
-    return Tensor(
-        name=spec.name,
-        shape=spec.shape,
-        dtype=spec.dtype,
-        scale=quantisation.scale if quantisation else None,
-        zero_point=quantisation.zero_point if quantisation else None,
-    )
-
-
-def _sut(plan: Plan, prepared: Prepared, test: Measurement) -> Sut:
-    info = test.info or prepared.info
-    return Sut(
-        backend=info.backend,
-        runtime=info.runtime,
-        version=info.version,
-        device=info.device,
-        precision=info.precision,
-        delegates=info.delegates,
-        threads_per_worker=info.threads,
-        input_copy=info.input_copy,
-        timed=plan.timed,
-        options=dict(info.options),
-        notes=info.notes,
-        workers=test.workers,
-    )
-
-
-def _escaped(plan: Plan, test: Measurement) -> list[str]:
-    """Return the threads that may run where neither their worker nor LoadGen's own may."""
-    housekeeping = set(plan.layout.housekeeping)
-    return [
-        f"{thread.name} ({thread.tid}) of {worker.role} {worker.index} on"
-        f" {','.join(map(str, thread.cores))}"
-        for worker in test.workers
-        for thread in worker.threads
-        if not set(thread.cores) <= set(worker.cores)
-        and not (worker.index == 0 and set(thread.cores) <= housekeeping)
-    ]

@@ -4,10 +4,9 @@ The supervisor's side. It imports no runtime and holds no LoadGen; while the clo
 it wakes a few times a second, on the housekeeping core, to look at one counter.
 """
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeperf import EdgeperfError, InputError
+from edgeperf import InputError
 from edgeperf.agent.board import Sampler, WindowConditions, threads_of
 from edgeperf.agent.board.sampler import Sample
 from edgeperf.agent.result import Reason, Severity, Thread, Worker
@@ -30,29 +29,24 @@ from edgeperf.agent.run.jobs import (
     Wiring,
     WorkerJob,
 )
-from edgeperf.agent.run.memory import map_fields, new_block, new_event, new_pipe
+from edgeperf.agent.run.memory import map_fields
 from edgeperf.agent.run.plan import Plan
+from edgeperf.agent.run.preparation import LOAD_S
 from edgeperf.agent.run.process import Child, ChildDiedError, Children, Deadline, child_environment
 from edgeperf.agent.run.team import (
-    MAX_CHUNKS,
     PROGRESS,
     control_fields,
     latency_fields,
     prediction_fields,
 )
+from edgeperf.agent.run.watchdog import HungError, StartError, Watchdog
+from edgeperf.agent.run.wiring import wired
 from edgeperf.backends.base import RuntimeInfo
 
-#: Loading a model and its samples may take minutes on a board with a slow card.
-LOAD_S = 600.0
 _POLL_S = 0.1
 _SAMPLE_S = 1.0
-_TICKET_BYTES = 8 * (1 << 17)
 
 Progressed = Callable[[float, float | None], None]
-
-
-class StartError(EdgeperfError):
-    """A test could not start: a process died or gave up before the clock ran."""
 
 
 class Measurement:
@@ -88,28 +82,6 @@ class Measurement:
         self.payloads: NDArray[np.float32] | None = None
 
 
-@contextlib.contextmanager
-def _wiring(inputs: int, followers: int) -> Iterator[Wiring]:
-    tickets = new_pipe(max(_TICKET_BYTES, 4 * MAX_CHUNKS))
-    os.set_blocking(tickets[0], False)
-    wiring = Wiring(
-        inputs=inputs,
-        predictions=new_block("predictions"),
-        control=new_block("control"),
-        latencies=new_block("latencies"),
-        wake=tuple(new_event() for _ in range(followers)),
-        done=tuple(new_event() for _ in range(followers)),
-        tickets=tickets,
-        answers=new_pipe(_TICKET_BYTES),
-    )
-    try:
-        yield wiring
-    finally:
-        for descriptor in wiring.descriptors():
-            if descriptor != inputs:
-                os.close(descriptor)
-
-
 def measure(
     plan: Plan, prepared: Prepared, load: LoadPlan, *, inputs: int, progressed: Progressed
 ) -> Measurement:
@@ -130,7 +102,7 @@ def measure(
     """
     Path(load.directory).mkdir(parents=True)
     cores = [*([plan.layout.issuer] if plan.layout.issuer else []), *plan.layout.workers]
-    with _wiring(inputs, len(cores) - 1) as wiring, Children() as children:
+    with wired(inputs, len(cores) - 1) as wiring, Children() as children:
         test = _Test(plan, prepared, load, wiring)
         test.start(children, cores)
         test.watch(children, progressed)
@@ -202,7 +174,7 @@ class _Test:
             if self._left.calibrated is None:
                 raise
             self._spoil("worker-died", f"a worker died while the clock ran: {error}")
-        except _HungError as error:
+        except HungError as error:
             self._spoil("worker-hung", str(error))
         finally:
             self._see_threads()
@@ -214,14 +186,14 @@ class _Test:
         self._left.problem = Reason(code=code, severity=Severity.INVALID, text=text)
 
     def _watch(self, children: Children, progressed: Progressed) -> None:
-        stall = _Stall(self._plan.spec.stall_s)
+        watchdog = Watchdog(self._plan.spec.stall_s)
         next_sample = 0.0
         while len(self._ended) < len(self._roles):
             for child, message in children.messages(_POLL_S):
                 self._hear(child, message, children)
                 if self._left.problem is not None:
                     return
-            stall.look(int(self._words[PROGRESS]), self._left.calibrated)
+            watchdog.look(int(self._words[PROGRESS]), self._left.calibrated)
             if self._sampler is not None and time.monotonic() >= next_sample:
                 next_sample = time.monotonic() + _SAMPLE_S
                 self._sampler.sample()
@@ -318,36 +290,3 @@ def _raise_failure(message: Any) -> None:
             if message.exit_code == InputError.exit_code
             else StartError(message.text)
         )
-
-
-class _HungError(Exception):
-    """Nothing was answered for too long."""
-
-
-class _Stall:
-    """The watchdog: the counter of answers must move."""
-
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
-        self._count = -1
-        self._since = time.monotonic()
-
-    def look(self, count: int, calibrated: Calibrated | None) -> None:
-        """Look at the counter.
-
-        Raises:
-            StartError: Nothing was heard of calibration for too long.
-            _HungError: No answer for too long.
-        """
-        now = time.monotonic()
-        if calibrated is None:
-            if now - self._since > LOAD_S:
-                raise StartError(f"calibration did not end in {LOAD_S:.0f} s")
-            return
-        if count != self._count:
-            self._count, self._since = count, now
-        elif now - self._since > max(self._limit_s, 20 * calibrated.latency_ns / 1e9):
-            raise _HungError(
-                f"no answer for {now - self._since:.0f} s (after {count} queries): a worker"
-                " hangs, and was killed"
-            )
