@@ -13,7 +13,7 @@ import msgspec
 
 from edgeperf.agent.board.cores import Core, cores
 from edgeperf.agent.board.cpufreq import FrequencyPolicy, boost_enabled, frequency_policies
-from edgeperf.agent.board.host import total_memory_bytes, total_swap_bytes
+from edgeperf.agent.board.host import memory_total_bytes, swap_total_bytes
 from edgeperf.agent.board.kernel_files import read_text
 from edgeperf.agent.board.machine import (
     cpu_model,
@@ -106,8 +106,8 @@ def describe_board(root: Path = Path("/")) -> BoardInfo:
         kernel_version=read_text(kernel / "version"),
         libc=_libc(),
         python=platform.python_version(),
-        memory_bytes=total_memory_bytes(root),
-        swap_bytes=total_swap_bytes(root),
+        memory_bytes=memory_total_bytes(root),
+        swap_bytes=swap_total_bytes(root),
         cores=cores(root),
         frequency=frequency_policies(root),
         boost=boost_enabled(root),

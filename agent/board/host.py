@@ -24,7 +24,7 @@ class DiskSpace(msgspec.Struct, frozen=True, kw_only=True):
     free_inodes: int | None
 
 
-def total_memory_bytes(root: Path = Path("/")) -> int | None:
+def memory_total_bytes(root: Path = Path("/")) -> int | None:
     """Return the physical memory, or the control group's limit where that is lower."""
     return _within_limit(_meminfo(root, "MemTotal"), root)
 
@@ -40,7 +40,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     return available
 
 
-def total_swap_bytes(root: Path = Path("/")) -> int | None:
+def swap_total_bytes(root: Path = Path("/")) -> int | None:
     """Return the size of the swap space, zram included."""
     return _meminfo(root, "SwapTotal")
 
