@@ -31,7 +31,8 @@ def model_format(model: Path) -> str:
     if found is None:
         if ending in FORMATS:
             raise ModelError(
-                f"{model}: not {_WORDS[ending]}: it starts with {head[:8]!r}; damaged, or another kind of file"
+                f"{model}: not {_WORDS[ending]}: it starts with {head[:8]!r}; "
+                "damaged, or another kind of file"
             )
         raise ModelError(
             f"{model}: not a model that any backend takes; expected {', '.join(FORMATS)}"

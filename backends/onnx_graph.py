@@ -9,6 +9,7 @@ Source: ``onnx.proto3``, whose field numbers are named below.
 
 import mmap
 import struct
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -27,10 +28,20 @@ MODEL_GRAPH = 7
 GRAPH_NODE, GRAPH_INITIALIZER, GRAPH_INPUT, GRAPH_OUTPUT = 1, 5, 11, 12
 NODE_INPUT, NODE_OUTPUT, NODE_OPERATOR = 1, 2, 4
 TENSOR_DIMS, TENSOR_TYPE, TENSOR_FLOATS, TENSOR_INTS, TENSOR_NAME, TENSOR_RAW = 1, 2, 4, 5, 8, 9
+TENSOR_LOCATION = 14
 VALUE_NAME, VALUE_TYPE = 1, 2
 TYPE_TENSOR, TENSOR_ELEMENT, TENSOR_SHAPE = 1, 1, 2
 SHAPE_AXIS, AXIS_SIZE, AXIS_NAME = 1, 1, 2
 
+#: Operators that do the arithmetic, the fused ones of ONNX Runtime among them.
+_INTEGER = frozenset({
+    "QLinearConv", "QLinearMatMul", "QGemm", "ConvInteger", "MatMulInteger",
+    "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention",
+})  # fmt: skip
+_FLOAT = frozenset({
+    "Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv", "Gemm", "FusedGemm", "MatMul",
+    "FusedMatMul", "Einsum", "LSTM", "GRU", "RNN", "Attention", "MultiHeadAttention",
+})  # fmt: skip
 #: Operators that move values and do not change them.
 _MOVING = frozenset({"Transpose", "Reshape", "Identity", "Squeeze", "Unsqueeze", "Flatten"})
 #: How :mod:`struct` reads one raw element of the types that scales and zero points have.
@@ -52,15 +63,15 @@ class OnnxGraph(msgspec.Struct, frozen=True, kw_only=True):
         inputs: Its inputs without its weights; free axes -1.
         outputs: Its outputs, likewise.
         free_axes: Name of each free axis that has one, per input and place.
-        operators: Every operator in it.
-        weights: Types of its weights.
+        arithmetic: How many arithmetic operators compute in each precision.
+        external_weights: Whether weights are in files beside it.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     free_axes: dict[tuple[str, int], str]
-    operators: frozenset[str]
-    weights: frozenset[str]
+    arithmetic: dict[str, int]
+    external_weights: bool
 
 
 def read_onnx(model: Path) -> OnnxGraph:
@@ -100,9 +111,20 @@ def parse_onnx(data: memoryview) -> OnnxGraph:
             for value in graph.messages(GRAPH_OUTPUT)
         ),
         free_axes=dict(pair for value in values for pair in _free_axes(value)),
-        operators=frozenset(node.operator for node in nodes),
-        weights=frozenset(_dtype(tensor.number(TENSOR_TYPE)) for tensor in weights.values()),
+        arithmetic=dict(_arithmetic(nodes, weights)),
+        external_weights=any(tensor.number(TENSOR_LOCATION) for tensor in weights.values()),
     )
+
+
+def _arithmetic(nodes: list[Node], weights: dict[str, Message]) -> Counter[str]:
+    half = any(_dtype(tensor.number(TENSOR_TYPE)) == "float16" for tensor in weights.values())
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        if node.operator in _INTEGER:
+            counts["int8"] += 1
+        elif node.operator in _FLOAT:
+            counts["f16" if half else "f32"] += 1
+    return counts
 
 
 def _dtype(number: int) -> str:

@@ -15,6 +15,12 @@ from edgeperf.datasets.tensors import TensorSpec
 
 Shapes = Mapping[str, tuple[int, ...]]
 
+#: Types that a sample can have.
+NUMBERS = (
+    "float32", "float16", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32",
+    "int64", "uint64", "bool",
+)  # fmt: skip
+
 
 def settle_shapes(inputs: Sequence[TensorSpec], asked: Shapes) -> tuple[TensorSpec, ...]:
     """Return *inputs* with every axis fixed, the batch axis at 1 where it is free.
@@ -23,6 +29,8 @@ def settle_shapes(inputs: Sequence[TensorSpec], asked: Shapes) -> tuple[TensorSp
         InputError: *asked* names an input that the model has not, or does not fit it.
         ModelError: An axis is free and *asked* does not give it.
     """
+    if not inputs:
+        raise ModelError("the model has no input: there is nothing to measure")
     names = [spec.name for spec in inputs]
     for name in asked:
         if name not in names:
@@ -33,6 +41,8 @@ def settle_shapes(inputs: Sequence[TensorSpec], asked: Shapes) -> tuple[TensorSp
 
 
 def _settle(spec: TensorSpec, asked: tuple[int, ...] | None) -> TensorSpec:
+    if spec.dtype not in NUMBERS:
+        raise ModelError(f"input {spec.name!r} is {spec.dtype}: expected {', '.join(NUMBERS)}")
     if asked is not None:
         fits = len(asked) == len(spec.shape) and all(
             given >= 1 and free in {-1, given}
@@ -72,9 +82,15 @@ def check_batch(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], ask
     if len(first) == 1 and not flat and (batch := first.pop()) > 1:
         spec = inputs[0]
         raise ModelError(
-            f"input {spec.name!r} has a fixed batch of {batch}, {_text(spec.shape)}: expected a batch of 1 "
-            f"or a free one; export it so, or if that is one sample say --input {spec.name}={_text(spec.shape)}"
+            f"input {spec.name!r} has a fixed batch of {batch}, {_text(spec.shape)}: expected a "
+            "batch of 1 or a free one; export it so, or if that is one sample say "
+            f"--input {spec.name}={_text(spec.shape)}"
         )
+
+
+def really(spec: TensorSpec, value: Array) -> TensorSpec:
+    """Return *spec* with the shape and type that *value* turned out to have."""
+    return msgspec.structs.replace(spec, shape=value.shape, dtype=str(value.dtype))
 
 
 def check_blocks(inputs: Sequence[TensorSpec], blocks: Sequence[Array]) -> int:

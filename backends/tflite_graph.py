@@ -1,4 +1,4 @@
-"""What a .tflite file says about itself: inputs, outputs, quantisation, precision, custom operators.
+"""What a .tflite file says about itself: inputs, outputs, quantisation, operators.
 
 A reader of just these fields, for two reasons: OpenVINO drops the quantisation of the
 tensors it loads, and the TFLite runtimes do not verify a file before they follow its
@@ -9,12 +9,14 @@ Source: TensorFlow Lite ``schema.fbs`` version 3; FlatBuffers "internals".
 
 import mmap
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from edgeperf.backends.base import ModelError
+from edgeperf.backends.precision import DYNAMIC
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
 #: ``TensorType`` of the schema, as numpy calls it.
@@ -24,6 +26,10 @@ DTYPES = (
     "int4", "bfloat16",
 )  # fmt: skip
 
+#: ``BuiltinOperator`` numbers of those that do the arithmetic: convolutions (2-D, depthwise,
+#: transposed, 3-D), matrix products, recurrent cells.
+ARITHMETIC = frozenset({3, 4, 67, 132, 9, 126, 16, 27, 35, 44})
+
 
 class TfliteGraph(msgspec.Struct, frozen=True, kw_only=True):
     """The first subgraph of a TFLite model.
@@ -31,15 +37,13 @@ class TfliteGraph(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         inputs: Its inputs, free axes -1.
         outputs: Its outputs, likewise.
-        activations: Types of what flows through it.
-        weights: Types of its constants.
+        arithmetic: How many arithmetic operators compute in each precision.
         custom_operators: Operators that no plain runtime knows by number.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    activations: frozenset[str]
-    weights: frozenset[str]
+    arithmetic: dict[str, int]
     custom_operators: tuple[str, ...]
 
 
@@ -138,32 +142,53 @@ def parse_tflite(data: "mmap.mmap | bytes") -> TfliteGraph:
     graphs = root.tables(2)
     if not graphs:
         raise DamagedError("no subgraph in it")
-    filled = [_holds_data(buffer, len(data)) for buffer in root.tables(4)]
+    for buffer in root.tables(4):
+        _check_data(buffer, len(data))
     tensors = graphs[0].tables(0)
-    constant = [_is_constant(tensor, filled) for tensor in tensors]
-    dtypes = [_dtype(tensor) for tensor in tensors]
+    codes = root.tables(1)
     return TfliteGraph(
         inputs=tuple(_specs(tensors, graphs[0].numbers(1, "<i"))),
         outputs=tuple(_specs(tensors, graphs[0].numbers(2, "<i"))),
-        activations=frozenset(d for d, fixed in zip(dtypes, constant, strict=True) if not fixed),
-        weights=frozenset(d for d, fixed in zip(dtypes, constant, strict=True) if fixed),
-        custom_operators=tuple(filter(None, (code.text(1) for code in root.tables(1)))),
+        arithmetic=dict(
+            _arithmetic(graphs[0].tables(3), [_builtin(code) for code in codes], tensors)
+        ),
+        custom_operators=tuple(filter(None, (code.text(1) for code in codes))),
     )
 
 
-def _holds_data(buffer: Table, size: int) -> bool:
-    """Whether *buffer* has content, in place or (large models) at an offset."""
+def _check_data(buffer: Table, size: int) -> None:
+    """Refuse weights that leave the file, in place or (large models) at an offset."""
     offset, length = buffer.number(1, "<Q"), buffer.number(2, "<Q")
     if offset > 1 and offset + length > size:
         raise DamagedError(f"weights at byte {offset} leave the file")
-    return buffer.vector(0, 1)[1] > 0 or length > 0
+    buffer.vector(0, 1)
 
 
-def _is_constant(tensor: Table, filled: list[bool]) -> bool:
-    buffer = tensor.number(2, "<I")
-    if buffer >= len(filled) and filled:
-        raise DamagedError(f"weights {buffer} of {len(filled)}")
-    return bool(filled) and filled[buffer]
+def _builtin(code: Table) -> int:
+    """Return an operator's number; it outgrew its first field, so the larger one counts."""
+    return max(code.number(0, "<b"), code.number(3, "<i"))
+
+
+def _arithmetic(operators: list[Table], codes: list[int], tensors: list[Table]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for operator in operators:
+        number = operator.number(0, "<I")
+        if number >= len(codes):
+            raise DamagedError(f"operator {number} of {len(codes)}")
+        places = operator.numbers(1, "<i")[:2]
+        if codes[number] in ARITHMETIC and all(0 <= place < len(tensors) for place in places):
+            counts[_precision([_dtype(tensors[place]) for place in places])] += 1
+    return counts
+
+
+def _precision(operands: list[str]) -> str:
+    """Return how an operator with an activation and weights of these types computes."""
+    first = operands[0] if operands else "float32"
+    if "int8" in first:
+        return "int8"
+    if "int" in first:
+        return first
+    return DYNAMIC if any("int" in dtype for dtype in operands[1:]) else "f32"
 
 
 def _dtype(tensor: Table) -> str:
