@@ -18,15 +18,16 @@ def _print(rows: list[dict[str, Any]], columns: dict[str, str], *, as_json: bool
         text = msgspec.json.format(msgspec.json.encode(rows), indent=2)
         sys.stdout.write(text.decode() + "\n")
         return
-    from rich.console import Console  # noqa: PLC0415 - rich, only where something is drawn
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415 - rich, only where something is drawn
+
+    from edgeperf.agent.cli.console import stdout_console  # noqa: PLC0415
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for title in columns.values():
         table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(*(_cell(row[name]) for name in columns))
-    Console(highlight=False).print(table)
+    stdout_console().print(table)
 
 
 def _cell(value: object) -> str:

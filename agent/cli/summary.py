@@ -1,16 +1,14 @@
 """A result on a terminal: the verdict and its reasons first, then the figures."""
 
-import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from edgeperf.agent.cli.console import stdout_console
 from edgeperf.agent.result import Percentiles, Performance, Result, Severity, Status
 
 _COLOUR = {Status.VALID: "bold green", Status.SUSPECT: "bold yellow", Status.INVALID: "bold red"}
-_PIPE_COLUMNS = 200
 _SIGN = {Severity.INVALID: "✗", Severity.SUSPECT: "!", Severity.NOTE: "·"}
 _HEADLINES = {
     "latency_p90_early_stopping": ("latency p90", "early-stopping estimate"),
@@ -22,8 +20,7 @@ _HEADLINES = {
 
 def print_summary(result: Result, directory: Path) -> None:
     """Print *result* on standard output."""
-    # Into a file or a pipe, a line stays a line: scripts read them.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    console = stdout_console()
     verdict = result.verdict
     console.print(Text(verdict.status.value, style=_COLOUR[verdict.status]), end="")
     comparable = "" if verdict.comparable else "  (not comparable with published results)"
