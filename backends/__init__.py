@@ -56,10 +56,9 @@ def backend_for(model: Path) -> str:
             names the one that is. It is never chosen in silence: a number from another
             runtime is another number.
     """
-    ending = _ending(model)
-    takers = [name for name in backend_names() if ending in open_backend(name).formats]
-    if not takers:
-        raise ModelError(f"{model}: no backend takes {ending or 'a file without an ending'}")
+    formats = {name: _formats(name) for name in backend_names()}
+    ending = _ending(model, formats)
+    takers = [name for name, taken in formats.items() if ending in taken]
     try:
         open_backend(takers[0]).version()
     except BackendMissingError as error:
@@ -72,11 +71,19 @@ def backend_for(model: Path) -> str:
     return takers[0]
 
 
-def _ending(model: Path) -> str:
+def _formats(name: str) -> tuple[str, ...]:
+    """Return what a backend takes; a broken one of another package takes nothing."""
+    try:
+        return open_backend(name).formats
+    except BackendMissingError:
+        return ()
+
+
+def _ending(model: Path, formats: dict[str, tuple[str, ...]]) -> str:
     """Return the format by which to choose; a third party's own format goes by its ending."""
-    own = {ending for name in BACKENDS for ending in open_backend(name).formats}
+    own = {ending for name in BACKENDS for ending in formats[name]}
+    foreign = {ending for taken in formats.values() for ending in taken} - own
     ending = model.suffix.lower()
-    foreign = {e for name in backend_names() for e in open_backend(name).formats} - own
     return ending if ending in foreign else model_format(model)
 
 

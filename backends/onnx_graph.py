@@ -64,6 +64,7 @@ class OnnxGraph(msgspec.Struct, frozen=True, kw_only=True):
         outputs: Its outputs, likewise.
         free_axes: Name of each free axis that has one, per input and place.
         arithmetic: How many arithmetic operators compute in each precision.
+        quantised: Whether it holds quantised activations (``QuantizeLinear``).
         external_weights: Whether weights are in files beside it.
     """
 
@@ -71,6 +72,7 @@ class OnnxGraph(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[TensorSpec, ...]
     free_axes: dict[tuple[str, int], str]
     arithmetic: dict[str, int]
+    quantised: bool
     external_weights: bool
 
 
@@ -112,6 +114,7 @@ def parse_onnx(data: memoryview) -> OnnxGraph:
         ),
         free_axes=dict(pair for value in values for pair in _free_axes(value)),
         arithmetic=dict(_arithmetic(nodes, weights)),
+        quantised=any(node.operator == "QuantizeLinear" for node in nodes),
         external_weights=any(tensor.number(TENSOR_LOCATION) for tensor in weights.values()),
     )
 

@@ -6,6 +6,7 @@ read back.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,10 @@ _LEVELS = {
 
 #: Above this size a model is not written to memory once more just to be looked at.
 LARGEST_READ_BACK_BYTES = 64 << 20
+
+#: What ONNX Runtime puts in front of what it has to say.
+_NOISE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed: ?)?")
+_NO_OPERATOR = ("Could not find an implementation for ", "No Op registered for ", "Fatal error: ")
 
 Settings = Mapping[str, Mapping[str, str]]
 
@@ -146,8 +151,8 @@ def _create(ort: Any, request: Request, sink: str) -> Any:
 
 
 def _refusal(request: Request, error: Exception) -> ModelError:
-    text = one_line(error)
-    for sign in ("Could not find an implementation for ", "No Op registered for ", "Fatal error: "):
+    text = _NOISE.sub("", one_line(error))
+    for sign in _NO_OPERATOR:
         if sign in text:
             operator = text.partition(sign)[2].split()[0].partition("(")[0]
             return ModelError(f"{request.model}: onnxruntime has no operator {operator}")

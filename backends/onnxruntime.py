@@ -108,10 +108,7 @@ class OnnxRuntimeSession:
 
     def info(self) -> RuntimeInfo:
         """Say what really runs."""
-        graph = self._rewritten or self._graph
-        precision, notes = summarise(graph.arithmetic)
-        if self._rewritten is None:
-            notes = (*notes, "Precision as stored in the file; the runtime may have changed it.")
+        precision, notes = self._precision()
         counts = assigned_nodes(self._session)
         used = tuple(name for name in self._providers if counts.get(name)) or self._providers
         main = max(used, key=lambda name: counts.get(name, 0))
@@ -127,6 +124,13 @@ class OnnxRuntimeSession:
             options={**self._options, **self._provider_options()},
             notes=(*notes, *self._fallbacks(counts)),
         )
+
+    def _precision(self) -> tuple[str, tuple[str, ...]]:
+        if self._rewritten is not None:
+            return summarise(self._rewritten.arithmetic)
+        note = "Precision as stored in the file; the runtime may have changed it."
+        stored = "int8" if self._graph.quantised else summarise(self._graph.arithmetic)[0]
+        return stored, (note,)
 
     def _provider_options(self) -> dict[str, str]:
         told = self._session.get_provider_options()

@@ -6,7 +6,7 @@ block, made once per slot; outputs are bound to fixed arrays. One request serves
 a request per slot is no faster and costs memory for each.
 """
 
-from collections import Counter
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,13 @@ from edgeperf.backends.base import (
     SessionOptions,
 )
 from edgeperf.backends.model_file import check_format
-from edgeperf.backends.onnx_graph import read_onnx
+from edgeperf.backends.openvino_graph import (
+    READ_BACK,
+    arithmetic,
+    described,
+    port_specs,
+    property_text,
+)
 from edgeperf.backends.options import Option, read_options
 from edgeperf.backends.precision import summarise
 from edgeperf.backends.quiet import quiet_stderr
@@ -34,7 +40,6 @@ from edgeperf.backends.runtimes import (
     one_line,
 )
 from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes
-from edgeperf.backends.tflite_graph import read_tflite
 from edgeperf.datasets.tensors import TensorSpec
 
 FORMATS = (".xml", ".onnx", ".tflite")
@@ -44,31 +49,9 @@ OPTIONS = {
     "device": Option("CPU"),
 }
 
-#: Properties read back after compilation, whatever was asked.
-READ_BACK = (
-    "INFERENCE_PRECISION_HINT",
-    "INFERENCE_NUM_THREADS",
-    "NUM_STREAMS",
-    "PERFORMANCE_HINT",
-    "EXECUTION_MODE_HINT",
-    "ENABLE_CPU_PINNING",
-    "ENABLE_HYPER_THREADING",
-    "SCHEDULING_CORE_TYPE",
-    "DYNAMIC_QUANTIZATION_GROUP_SIZE",
-)
-
-#: Layers of a compiled model that do the arithmetic, and how OpenVINO's types are called here.
-_ARITHMETIC = frozenset({
-    "Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNCell", "RNNSeq",
-    "LSTMCell", "LSTMSequence", "GRUCell", "GRUSequence", "ScaledDotProductAttention",
-})  # fmt: skip
-_PRECISIONS = {"i8": "int8", "u8": "int8", "f32": "f32", "f16": "f16", "bf16": "bf16"}
-
-_DTYPES = {
-    "f32": "float32", "f16": "float16", "f64": "float64", "bf16": "bfloat16", "boolean": "bool",
-    "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32",
-    "u32": "uint32", "i64": "int64", "u64": "uint64",
-}  # fmt: skip
+#: Source files and conditions of OpenVINO's own, in front of what it has to say.
+_NOISE = re.compile(r"Exception from \S+:\s*|Check '.*?' failed at \S+:\s*")
+_NO_OPERATOR = ("No translator found for ", "does not support the following ONNX operations: ")
 
 
 class OpenVinoSession:
@@ -79,7 +62,7 @@ class OpenVinoSession:
         self._threads = options.threads
         _check_here()
         form = check_format(model, "openvino", FORMATS)
-        said_in, said_out = _described(model, form)
+        said_in, said_out = described(model, form)
         self._ov = import_runtime("openvino", "openvino", "openvino")
         self._core = self._ov.Core()
         _check_device(self._core, self._options["device"])
@@ -87,11 +70,11 @@ class OpenVinoSession:
         try:
             with quiet_stderr():
                 graph = self._core.read_model(str(model))
-                free = _specs(graph.inputs, said_in)
-                check_batch(free, _specs(graph.outputs, said_out), options.shapes)
+                free = port_specs(graph.inputs, said_in)
+                check_batch(free, port_specs(graph.outputs, said_out), options.shapes)
                 self.inputs: tuple[TensorSpec, ...] = settle_shapes(free, options.shapes)
                 self._start(graph, said_out)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError, TypeError) as error:
             raise _refusal(model, error) from error
 
     def _start(self, graph: Any, said: Sequence[TensorSpec]) -> None:
@@ -119,22 +102,22 @@ class OpenVinoSession:
         self.results: tuple[Array, ...] = tuple(found)
         self.outputs: tuple[TensorSpec, ...] = tuple(
             really(spec, value)
-            for spec, value in zip(_specs(self._compiled.outputs, said), found, strict=True)
+            for spec, value in zip(port_specs(self._compiled.outputs, said), found, strict=True)
         )
         for place, result in enumerate(self.results):
             self._request.set_output_tensor(place, self._ov.Tensor(result, shared_memory=True))
 
     def info(self) -> RuntimeInfo:
         """Say what really runs."""
-        told = {name: value for name in READ_BACK if (value := self._property(name))}
-        precision, notes = summarise(self._arithmetic())
+        told = {name: text for name in READ_BACK if (text := property_text(self._compiled, name))}
+        precision, notes = summarise(arithmetic(self._compiled))
         got = told.get("INFERENCE_PRECISION_HINT", "")
         if got and got != self._options["inference_precision"]:
             asked = self._options["inference_precision"]
             notes = (*notes, f"Precision {asked} was asked for; this device computes in {got}.")
         if (threads := told.get("INFERENCE_NUM_THREADS", "")) not in {"", str(self._threads)}:
             notes = (*notes, f"{self._threads} threads were asked for; OpenVINO uses {threads}.")
-        device = self._property("EXECUTION_DEVICES") or self._options["device"]
+        device = property_text(self._compiled, "EXECUTION_DEVICES") or self._options["device"]
         return RuntimeInfo(
             backend="openvino",
             runtime="openvino",
@@ -147,26 +130,6 @@ class OpenVinoSession:
             options={**self._options, **told},
             notes=notes,
         )
-
-    def _property(self, name: str) -> str:
-        """Return a property of the compiled model as text; empty where it has none."""
-        try:
-            value = self._compiled.get_property(name)
-        except RuntimeError:
-            return ""
-        if hasattr(value, "get_type_name"):
-            return str(value.get_type_name())
-        if isinstance(value, list):
-            return ", ".join(map(str, value))
-        return str(getattr(value, "name", value))
-
-    def _arithmetic(self) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for layer in self._compiled.get_runtime_model().get_ops():
-            facts = layer.get_rt_info()
-            if "layerType" in facts and facts["layerType"].astype(str) in _ARITHMETIC:
-                counts[_precision(facts)] += 1
-        return counts
 
     def bind(self, blocks: Sequence[Array]) -> None:
         """Prepare to read samples from *blocks*.
@@ -243,48 +206,10 @@ def _find_infer(request: Any) -> Callable[[Any], object]:
     return lambda tensors: native(tensors, share_outputs=True, decode_strings=False)
 
 
-def _precision(layer: Any) -> str:
-    """Return how a layer computes: the end of its kernel's name (``brgconv_avx512_1x1_I8``).
-
-    ``runtimePrecision`` will not do: it is that of the weights where these are narrower.
-    """
-    kind = layer["primitiveType"].astype(str).rpartition("_")[2].lower()
-    kind = kind if kind in _PRECISIONS else layer["runtimePrecision"].astype(str)
-    return _PRECISIONS.get(kind, kind)
-
-
-def _described(model: Path, form: str) -> tuple[Sequence[TensorSpec], Sequence[TensorSpec]]:
-    """Return inputs and outputs as the file has them: OpenVINO drops their quantisation."""
-    if form == ".xml":
-        return (), ()
-    graph = read_tflite(model) if form == ".tflite" else read_onnx(model)
-    return graph.inputs, graph.outputs
-
-
-def _specs(ports: Sequence[Any], said: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Return how OpenVINO sees the model's ends, under the names that the file gives them."""
-    known = {spec.name: spec for spec in said}
-    specs = []
-    for place, port in enumerate(ports):
-        names = sorted(port.get_names())
-        own = next((known[name] for name in names if name in known), None)
-        kind = port.get_element_type().get_type_name()
-        axes = port.get_partial_shape()
-        specs.append(
-            TensorSpec(
-                name=own.name if own else next(iter(names), f"tensor_{place}"),
-                shape=tuple(axis.get_length() if axis.is_static else -1 for axis in axes),
-                dtype=_DTYPES.get(kind, kind),
-                quantisation=own.quantisation if own else None,
-            )
-        )
-    return tuple(specs)
-
-
 def _refusal(model: Path, error: Exception) -> ModelError:
-    text = one_line(error)
-    marker = "No translator found for "
-    if marker in text:
-        operator = text.partition(marker)[2].split()[0]
-        return ModelError(f"{model}: OpenVINO has no operator {operator}; use another backend")
+    text = _NOISE.sub("", one_line(error)).strip()
+    for sign in _NO_OPERATOR:
+        if sign in text:
+            operator = text.partition(sign)[2].split()[0].rstrip(",.")
+            return ModelError(f"{model}: OpenVINO has no operator {operator}; use another backend")
     return ModelError(f"{model}: OpenVINO cannot load it: {text}")

@@ -53,7 +53,7 @@ class Calls(msgspec.Struct, frozen=True):
 
 def find_calls(interpreter: Any) -> Calls:
     """Return the native wrapper's calls, or the public ones where it has changed."""
-    native = getattr(interpreter, "_interpreter", None)
+    native: Any = getattr(interpreter, "_interpreter", None)
     needed = ("SetTensor", "Invoke", "GetTensor", "NumNodes", "NodeName")
     if not all(hasattr(native, name) for name in needed):
         return Calls(interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor, None, ())
@@ -87,6 +87,8 @@ class TfliteSession:
     def _start(self, model: Path) -> None:
         """Build the interpreter, run it once on zeros, and connect to it."""
         interpreter = open_interpreter(self._package, model, self._threads, self._options)
+        # The user's delegate takes its parts at once, XNNPACK when tensors are allocated.
+        self._taken = find_calls(interpreter).nodes.count("DELEGATE")
         details = interpreter.get_input_details()
         self._in = [int(detail["index"]) for detail in details]
         with quiet_stderr():
@@ -119,12 +121,12 @@ class TfliteSession:
     def info(self) -> RuntimeInfo:
         """Say what really runs."""
         precision, notes = summarise(self._graph.arithmetic)
-        taken = self._calls.nodes.count("DELEGATE")
         asked = self._options["delegate"]
-        delegates = (asked,) if asked else ("XNNPACK",) if taken else ()
-        if asked and not taken:
-            notes = (*notes, f"Delegate {asked} took no part of the model; the CPU runs all of it.")
-        if self._options["xnnpack"] == "on" and not taken:
+        xnnpack = self._calls.nodes.count("DELEGATE") > self._taken
+        delegates = (*((asked,) if asked else ()), *(("XNNPACK",) if xnnpack else ()))
+        if asked and not self._taken:
+            notes = (*notes, f"Delegate {asked} took no part of the model.")
+        if self._options["xnnpack"] == "on" and not xnnpack:
             notes = (*notes, "XNNPACK was asked for and took no part of the model.")
         if note := PACKAGES[self._package].note:
             notes = (*notes, note)
@@ -132,7 +134,7 @@ class TfliteSession:
             backend="tflite",
             runtime=self._package,
             version=self._version,
-            device=asked if asked and taken else "CPU",
+            device=asked if self._taken else "CPU",
             precision=precision,
             delegates=delegates,
             threads=self._threads,
