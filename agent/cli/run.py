@@ -1,6 +1,7 @@
 """``edgeperf run``: one board, now."""
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from edgeperf.agent.spec import (
 
 #: Where results go when nothing else is said.
 RESULTS = "edgeperf-results"
+#: More than any kernel is built for (CONFIG_NR_CPUS).
+_MOST_CORES = 8192
 _EXIT = {Status.VALID: 0, Status.SUSPECT: 1, Status.INVALID: 1}
 
 
@@ -137,7 +140,7 @@ def _nobody(event: Event) -> None:
 
 def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
     if spec_file is not None:
-        extra = sorted(name for name, value in given.items() if value)
+        extra = sorted(name for name, value in given.items() if _is_given(value))
         if extra:
             raise SpecError(f"--spec {spec_file}: holds everything; leave out {', '.join(extra)}")
         try:
@@ -147,7 +150,7 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
         return spec_from_json(raw)
     if given["model"] is None:
         raise SpecError("MODEL: give a model file or a catalogue name (see: edgeperf models)")
-    fields = {name: value for name, value in given.items() if value not in (None, (), False)}
+    fields = {name: value for name, value in given.items() if _is_given(value)}
     fields["accuracy"] = not fields.pop("no_accuracy", False)
     fields["options"] = dict(_pair("--option", text) for text in fields.pop("options", ()))
     fields["shapes"] = {
@@ -159,8 +162,18 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
     if "target_latency" in fields:
         fields["target_latency_ms"] = fields.pop("target_latency")
     if "min_duration" in fields:
-        fields["min_duration_ms"] = round(fields.pop("min_duration") * 1000)
+        fields["min_duration_ms"] = _milliseconds("--min-duration", fields.pop("min_duration"))
     return spec_from_mapping(json.loads(json.dumps(fields)))
+
+
+def _is_given(value: object) -> bool:
+    return value is not None and value is not False and value != ()
+
+
+def _milliseconds(option: str, seconds: float) -> int:
+    if not math.isfinite(seconds):
+        raise SpecError(f"{option} {seconds}: expected a number of seconds")
+    return round(seconds * 1000)
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:
@@ -184,8 +197,8 @@ def _cores(text: str) -> tuple[int, ...]:
     cores: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        try:
-            cores += range(int(first), int(last or first) + 1)
-        except ValueError:
-            raise SpecError(f"--cores {text}: expected numbers such as 2,3 or 0-3") from None
+        known = all(word.isdecimal() and int(word) < _MOST_CORES for word in (first, last or first))
+        if not known or int(last or first) < int(first):
+            raise SpecError(f"--cores {text}: expected numbers such as 2,3 or 0-3")
+        cores += range(int(first), int(last or first) + 1)
     return tuple(cores)

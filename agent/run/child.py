@@ -10,7 +10,7 @@ import msgspec
 
 from edgeperf import EdgeperfError
 from edgeperf.agent.run.jobs import Failure, Message, PrepareJob, WorkerJob, decode_job
-from edgeperf.agent.run.process import die_with_parent
+from edgeperf.agent.run.process import die_with
 
 
 class Channel:
@@ -35,9 +35,10 @@ class Channel:
 
 
 def main() -> None:
-    """Do the job that comes through the descriptor named on the command line."""
-    die_with_parent()
-    channel = Channel(int(sys.argv[1]))
+    """Do the job that comes through the channel; both ends are named on the command line."""
+    descriptor, supervisor = map(int, sys.argv[1:])
+    die_with(supervisor)
+    channel = Channel(descriptor)
     try:
         _work(channel)
     except EdgeperfError as error:

@@ -21,8 +21,8 @@ from edgeperf.agent.result import (
 )
 from edgeperf.agent.run.directory import ResultDirectory
 from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
-from edgeperf.agent.run.figures import performance
-from edgeperf.agent.run.jobs import Prepared
+from edgeperf.agent.run.figures import due_ns, performance
+from edgeperf.agent.run.jobs import Calibrated, Done, Prepared
 from edgeperf.agent.run.judge import judge_answers
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError
 from edgeperf.agent.run.measure import Measurement, measure
@@ -154,11 +154,13 @@ class _Run:
             progressed=self._progress(Phase.PERFORMANCE, 0.0),
         )
         self._performance_test = test
-        self._keep_latencies(test)
         if test.problem is not None:
             self._reasons.append(test.problem)
-        if test.done is None or test.calibrated is None:
-            return
+        if test.done is not None and test.calibrated is not None:
+            self._judge_speed(test, test.calibrated, test.done)
+        self._keep_latencies(test)
+
+    def _judge_speed(self, test: Measurement, calibrated: Calibrated, done: Done) -> None:
         try:
             log = DetailLog(test.directory / "mlperf_log_detail.txt")
         except LogError as error:
@@ -166,17 +168,14 @@ class _Run:
                 Reason(code="loadgen-log", severity=Severity.INVALID, text=f"LoadGen: {error}")
             )
             return
+        scenario = self._plan.spec.scenario.value
+        test.start_ns = due_ns(scenario, test.start_ns, calibrated, log)
         self._performance = performance(
-            plan,
-            test.calibrated,
-            test.done,
-            start_ns=test.start_ns,
-            end_ns=test.end_ns,
-            log=log,
+            self._plan, calibrated, done, start_ns=test.start_ns, end_ns=test.end_ns, log=log
         )
 
     def _keep_latencies(self, test: Measurement) -> None:
-        """Keep every raw time: also of a test that did not end."""
+        """Keep every raw time, also of a test that did not end."""
         offline = self._plan.spec.scenario.value == "Offline"
         times = {"start_ns": test.start_ns, "end_ns": test.end_ns}
         if not offline:

@@ -66,14 +66,17 @@ def headline(scenario: str, log: DetailLog) -> Headline | None:
     return Headline(name=name, value=value, unit=unit) if value else None
 
 
-def _due_ns(
-    issued_ns: NDArray[np.int64], calibrated: Calibrated, log: DetailLog
+def due_ns(
+    scenario: str, issued_ns: NDArray[np.int64], calibrated: Calibrated, log: DetailLog
 ) -> NDArray[np.int64]:
+    """Return when each query was due: in Server when scheduled, elsewhere when issued."""
+    if scenario != "Server":
+        return issued_ns
     seed = log.values.get("effective_schedule_rng_seed")
     if not isinstance(seed, int) or calibrated.target_qps is None or not issued_ns.size:
         return issued_ns
-    due_ns = server_schedule_ns(issued_ns.size, seed=seed, target_qps=calibrated.target_qps)
-    return scheduled_start_ns(issued_ns, due_ns)
+    schedule_ns = server_schedule_ns(issued_ns.size, seed=seed, target_qps=calibrated.target_qps)
+    return scheduled_start_ns(issued_ns, schedule_ns)
 
 
 def performance(
@@ -85,11 +88,18 @@ def performance(
     end_ns: NDArray[np.int64],
     log: DetailLog,
 ) -> Performance:
-    """Return the figures of a performance test that ended in order."""
+    """Return the figures of a performance test that ended in order.
+
+    Args:
+        plan: The run.
+        calibrated: What calibration found.
+        done: What the leader said.
+        start_ns: When each query was due.
+        end_ns: When it was answered (Offline: each sample).
+        log: LoadGen's detail log.
+    """
     scenario = plan.spec.scenario.value
     loadgen = log.loadgen()
-    if scenario == "Server":
-        start_ns = _due_ns(start_ns, calibrated, log)
     latency_ns = end_ns - start_ns if scenario != "Offline" else None
     duration_ns = done.window_end_mono_ns - done.window_start_mono_ns
     server = scenario == "Server"

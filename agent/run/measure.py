@@ -197,8 +197,7 @@ class _Test:
             if self._sampler is not None and time.monotonic() >= next_sample:
                 next_sample = time.monotonic() + _SAMPLE_S
                 self._sampler.sample()
-                if not self._left.workers:
-                    self._see_threads()
+                self._see_threads()
                 progressed(*self._progress())
 
     def _hear(self, child: Child, message: Message, children: Children) -> None:
@@ -237,7 +236,12 @@ class _Test:
         return 100 * share, elapsed * (1 - share) / share if share > 0 else None
 
     def _see_threads(self) -> None:
-        """Record every thread's real affinity, once while all are alive."""
+        """Record every thread's real affinity, once, while queries are answered.
+
+        Not before: the leader is on the housekeeping core until LoadGen's threads are born.
+        """
+        if self._left.workers or not self._words[PROGRESS]:
+            return
         seen = tuple(
             Worker(
                 index=job.index,
@@ -250,7 +254,7 @@ class _Test:
             )
             for child, job in self._roles.items()
         )
-        if not self._left.workers and all(worker.threads for worker in seen):
+        if all(worker.threads for worker in seen):
             self._left.workers = seen
 
     def collect(self) -> Measurement:

@@ -152,7 +152,8 @@ def _command(channel: int) -> list[str]:
     # Without -P the folder we stand in would come before every installed package, and
     # ours has a `datasets`. (Python 3.10 knows neither -P nor a way to get there.)
     safe = ["-P"] if sys.version_info >= (3, 11) else []
-    return [sys.executable, *safe, "-m", "edgeperf.agent.run.child", str(channel)]
+    module = "edgeperf.agent.run.child"
+    return [sys.executable, *safe, "-m", module, str(channel), str(os.getpid())]
 
 
 class Children:
@@ -226,11 +227,10 @@ def child_environment(threads: int) -> dict[str, str]:
     }
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the one that started it dies."""
-    parent = os.getppid()
+def die_with(supervisor: int) -> None:
+    """Ask the kernel to kill this process when *supervisor*, which started it, dies."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if parent == 1:  # it died before we asked
+    if os.getppid() != supervisor:  # it died before we asked
         os._exit(1)
 
 
