@@ -15,7 +15,7 @@ import msgspec
 
 from edgeperf import InputError
 from edgeperf.datasets.catalogue import Asset
-from edgeperf.datasets.download import Progress, download
+from edgeperf.datasets.download import DownloadError, Progress, download
 
 BUNDLED = Path(__file__).with_name("bundled")
 CHUNK_BYTES = 1 << 20
@@ -83,7 +83,12 @@ def resolve(
             return path
         problems.append(problem)
     if asset.url is not None and places.cache is not None:
-        return download(asset, _cached(asset, places.cache), progress=progress)
+        try:
+            return download(asset, _cached(asset, places.cache), progress=progress)
+        except DownloadError as error:
+            if problems:  # what the user put there matters more than the missing network
+                raise AssetError(problems[0]) from error
+            raise
     if problems:
         raise AssetError(problems[0])
     raise AssetError(_nowhere(asset, places))

@@ -72,5 +72,5 @@ def recall_at_precision(scores: Scores, positive: Flags, precision: float) -> fl
         0 to 1; 0 if no threshold is that precise.
     """
     true, false = _counts(scores, positive)
-    precise = true >= precision * (true + false)
+    precise = true / (true + false) >= precision
     return float(true[precise].max(initial=0) / true[-1])

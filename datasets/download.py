@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -63,6 +64,8 @@ def download(
             os.fsync(part.fileno())
             Path(part.name).replace(target)
     except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):  # it is the server's page, and holds the connection
+            error.close()
         raise DownloadError(
             f"{asset.name}: could not be fetched from {url}: {error}; put the file into a "
             "folder named by EDGEPERF_MIRROR, or try again with a network"
@@ -96,8 +99,12 @@ def _receive(asset: Asset, reply: IO[bytes], part: IO[bytes], progress: Progress
         sha256.update(chunk)
         part.write(chunk)
         progress(done, asset.size_bytes)
+    if done < asset.size_bytes:
+        raise DownloadError(
+            f"{asset.url}: ended after {done} of {asset.size_bytes} bytes; try again"
+        )
     if sha256.hexdigest() != asset.sha256:
         raise DownloadError(
-            f"{asset.url}: not the file that the catalogue means: expected sha256 {asset.sha256} "
-            f"({asset.size_bytes} bytes), found {sha256.hexdigest()} ({done} bytes)"
+            f"{asset.url}: not the file that the catalogue means: expected sha256 "
+            f"{asset.sha256}, found {sha256.hexdigest()}"
         )
