@@ -1,10 +1,12 @@
 """Tasks: labelled samples, preprocessing, metrics and accuracy targets; and the assets behind them.
 
 To add a task, write ``datasets/NAME.py`` with a class that fits
-:class:`~edgeperf.datasets.base.Task` and add its line to :data:`TASKS`.
+:class:`~edgeperf.datasets.base.Task` and add its line to :data:`TASKS`; its dataset goes
+into ``catalogue.json``. From another package, name the class in the entry point group
+``edgeperf.tasks``.
 """
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, cast
 
 from edgeperf import InputError
@@ -22,14 +24,35 @@ TASKS: dict[str, str] = {
     "vww": "edgeperf.datasets.vww:VisualWakeWords",
 }
 
+ENTRY_POINTS = "edgeperf.tasks"
+
+
+def task_names() -> tuple[str, ...]:
+    """Return the name of every task, our own first."""
+    others = sorted({point.name for point in metadata.entry_points(group=ENTRY_POINTS)})
+    return (*TASKS, *(name for name in others if name not in TASKS))
+
 
 def open_task(name: str) -> "Task":
     """Return the task called *name*.
 
     Raises:
-        InputError: There is none; the message lists those there are.
+        InputError: There is none (the message lists those there are), or it belongs to
+            another package and that one is broken.
     """
-    if name not in TASKS:
-        raise InputError(f"task {name!r} is unknown; expected one of {', '.join(sorted(TASKS))}")
-    module, attribute = TASKS[name].split(":")
-    return cast("Task", getattr(import_module(module), attribute)())
+    if name in TASKS:
+        module, _, attribute = TASKS[name].partition(":")
+        return cast("Task", getattr(import_module(module), attribute)())
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        if point.name == name:
+            return _open_foreign(point)
+    raise InputError(f"no task {name!r}; known: {', '.join(task_names())}")
+
+
+def _open_foreign(point: metadata.EntryPoint) -> "Task":
+    try:
+        return cast("Task", point.load()())
+    except Exception as error:  # whatever another package's import raises
+        raise InputError(
+            f"task {point.name!r}, from {point.value}, does not load: {error}"
+        ) from error

@@ -140,7 +140,10 @@ def data_for(task: str) -> TaskData:
         if data.task == task:
             return data
     known = ", ".join(data.task for data in task_data())
-    raise CatalogueError(f"task {task!r}: the catalogue has no dataset for it, only for {known}")
+    raise CatalogueError(
+        f"task {task!r}: the catalogue has no dataset for it, only for {known}; "
+        "name your own with --data"
+    )
 
 
 def pick_file(

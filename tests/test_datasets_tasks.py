@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeperf import InputError
-from edgeperf.datasets import TASKS, open_task
+from edgeperf.datasets import TASKS, open_task, task_names
 from edgeperf.datasets.assets import resolve
 from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.catalogue import data_for, models
@@ -87,8 +87,26 @@ def test_every_task_opens_with_its_usual_model(name: str) -> None:
 
 def test_unknown_task_lists_the_known_ones() -> None:
     """A typo is answered with what there is."""
-    with pytest.raises(InputError, match=r"task 'kwz' is unknown; expected one of ai4i, .*, vww"):
+    with pytest.raises(InputError, match=r"^no task 'kwz'; known: ai4i, cifar10, .*, vww"):
         open_task("kwz")
+
+
+def test_other_packages_bring_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package adds a task by an entry point; a broken one is one line."""
+    (tmp_path / "theirs.py").write_text(
+        "from edgeperf.datasets.digits import Digits\n\nclass Mine(Digits):\n    name = 'mine'\n"
+    )
+    (tmp_path / "theirs-1.0.dist-info").mkdir()
+    (tmp_path / "theirs-1.0.dist-info" / "METADATA").write_text("Name: theirs\nVersion: 1.0\n")
+    (tmp_path / "theirs-1.0.dist-info" / "entry_points.txt").write_text(
+        "[edgeperf.tasks]\nmine = theirs:Mine\nbroken = theirs:Nothing\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert task_names() == (*TASKS, "broken", "mine")
+    task = open_task("mine")
+    assert (task.name, task.reference) == ("mine", None)
+    with pytest.raises(InputError, match=r"^task 'broken', from theirs:Nothing, does not load: "):
+        open_task("broken")
 
 
 @pytest.mark.parametrize(
