@@ -52,7 +52,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One benchmark run.
 
     Attributes:
-        model: A catalogue name or a model file.
+        model: A catalogue name, a model file, or ``sha256:`` and the digest of a file in the
+            catalogue, the cache or a mirror.
         scenario: How queries arrive.
         preset: How long the run lasts.
         backend: A name in ``edgeperf.backends.BACKENDS``; None picks what fits the file.

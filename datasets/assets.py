@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from edgeperf import InputError
-from edgeperf.datasets.catalogue import Asset
+from edgeperf.datasets.catalogue import Asset, models
 from edgeperf.datasets.download import DownloadError, Progress, download
 
 BUNDLED = Path(__file__).with_name("bundled")
@@ -92,6 +92,32 @@ def resolve(
     if problems:
         raise AssetError(problems[0])
     raise AssetError(_nowhere(asset, places))
+
+
+def resolve_sha256(sha256: str, *, places: Places | None = None) -> Path:
+    """Find a model file that is named by its content alone.
+
+    Args:
+        sha256: Of the file, 64 hex digits.
+        places: Where to look; None reads the environment.
+
+    Raises:
+        AssetError: Neither catalogue, cache nor mirrors have it.
+        DownloadError: It is only upstream, and the download failed.
+    """
+    places = places or Places.from_environment(os.environ)
+    for model in models():
+        for file in model.files:
+            if file.asset.sha256 == sha256:
+                return resolve(file.asset, places=places)
+    for folder in filter(None, (places.cache, *places.mirrors)):
+        for path in sorted(folder.glob(f"{sha256}.*")):
+            if digest(path)[0] == sha256:
+                return path
+    raise AssetError(
+        f"model sha256:{sha256}: not in the catalogue, the cache or a mirror of this board; send it"
+        " there first"
+    )
 
 
 def digest(path: Path) -> tuple[str, int]:

@@ -33,6 +33,7 @@ from edgeperf.agent.run.verdict import (
     accuracy_reasons,
     affinity_reasons,
     board_reasons,
+    data_reasons,
     is_comparable,
     length_reasons,
     performance_reasons,
@@ -216,6 +217,7 @@ class _Run:
         reasons = [
             *self._reasons,
             *accuracy_reasons(self._accuracy),
+            *data_reasons(self._plan.spec, self._accuracy),
             *performance_reasons(self._performance),
             *length_reasons(self._plan.spec),
         ]

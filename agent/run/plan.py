@@ -4,7 +4,6 @@ A plan names files, cores, workers and settings; nothing in it is random, and no
 left to be chosen later but what calibration measures.
 """
 
-import hashlib
 import secrets
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ from edgeperf.agent.run.jobs import DataPlan, LoadPlan, SutPlan
 from edgeperf.agent.spec import Preset, RunSpec, Scenario
 from edgeperf.backends import backend_for, open_backend
 from edgeperf.datasets import open_task
-from edgeperf.datasets.assets import resolve
+from edgeperf.datasets.assets import digest, resolve, resolve_sha256
 from edgeperf.datasets.catalogue import CatalogueModel, find_model, models, pick_file
 
 #: Minimum duration of each preset; None leaves MLPerf's 600 s.
@@ -28,7 +27,8 @@ SERVER_QUERIES = {Preset.VALID: None, Preset.FAST: 1_000, Preset.SMOKE: 600}
 CALIBRATE_S = {Preset.VALID: 3.0, Preset.FAST: 1.0, Preset.SMOKE: 0.3}
 #: MLPerf's bound for the Server scenario where a task names none.
 SERVER_LATENCY_NS = 10_000_000
-_READ_BYTES = 1 << 20
+#: A model named by its content, as the fleet does.
+_BY_CONTENT = "sha256:"
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +179,9 @@ def _catalogue_model(spec: RunSpec, known: CatalogueModel) -> tuple[ModelFile, s
 
 def _own_model(spec: RunSpec) -> tuple[ModelFile, str]:
     path = Path(spec.model)
-    if not path.is_file():
+    if spec.model.startswith(_BY_CONTENT):
+        path = resolve_sha256(spec.model.removeprefix(_BY_CONTENT))
+    elif not path.is_file():
         names = ", ".join(model.name for model in models())
         raise InputError(
             f"model {spec.model!r}: no such file, and no such name in the catalogue ({names})"
@@ -190,28 +192,20 @@ def _own_model(spec: RunSpec) -> tuple[ModelFile, str]:
             f" {spec.model} is one file"
         )
     try:
-        digest, size = _sha256(path), path.stat().st_size
+        sha256, size_bytes = digest(path)
     except OSError as error:
         raise InputError(f"model {spec.model}: {error.strerror}") from error
     backend = spec.backend or backend_for(path)
     model = ModelFile(
         name=path.name,
         path=str(path.resolve()),
-        sha256=digest,
-        size_bytes=size,
+        sha256=sha256,
+        size_bytes=size_bytes,
         precision=None,
         reference=None,
         reference_source=None,
     )
     return model, backend
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def lay_out(spec: RunSpec) -> Layout:

@@ -68,6 +68,13 @@ def accuracy_reasons(accuracy: Accuracy) -> Iterator[Reason]:
         )
 
 
+def data_reasons(spec: RunSpec, accuracy: Accuracy) -> Iterator[Reason]:
+    """Say that a reference was found on other samples than those that were answered."""
+    if spec.data is not None and accuracy.reference is not None:
+        text = "accuracy: your own samples, judged by a reference found on the task's"
+        yield _reason("own-data", Severity.NOTE, text)
+
+
 def performance_reasons(performance: Performance | None) -> Iterator[Reason]:
     """Judge the performance test by LoadGen's word and by the second stopwatch."""
     if performance is None or performance.loadgen is None:

@@ -75,9 +75,7 @@ def _measure(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     model, _, backend = name.partition("@")
     plan = make_plan(RunSpec(model=model, backend=backend or None, preset=Preset.SMOKE))
     cores, inputs = plan.layout.workers[0], new_block("inputs")
-    prepared = prepare(
-        PrepareJob(sut=plan.sut, data=plan.data, cores=cores, inputs_block=inputs)
-    )
+    prepared = prepare(PrepareJob(sut=plan.sut, data=plan.data, cores=cores, inputs_block=inputs))
     with tempfile.TemporaryDirectory() as folder, wired(inputs, 0) as wiring:
         load = plan.load_plan(Path(folder), accuracy=False)
         job = WorkerJob(
@@ -99,12 +97,16 @@ def _measure(name: str, rounds: int, seconds: float) -> dict[str, Any]:
         settings.min_duration_ms = int(seconds * 1000)
         pairs = []
         for turn in range(rounds):
+
             def driven() -> np.ndarray:
                 shared.words[PROGRESS] = 0
                 os.sched_setaffinity(0, job.housekeeping)
                 loadgen.run(
-                    load, settings, samples=(prepared.library_size, prepared.slots),
-                    issue=single_issue(shared, member.answer), load=samples.load,
+                    load,
+                    settings,
+                    samples=(prepared.library_size, prepared.slots),
+                    issue=single_issue(shared, member.answer),
+                    load=samples.load,
                 )
                 count = shared.words[PROGRESS]
                 log = Path(folder, "mlperf_log_summary.txt").read_text()
@@ -117,7 +119,8 @@ def _measure(name: str, rounds: int, seconds: float) -> dict[str, Any]:
                 return np.array([float(np.median(own)), p90])
 
             def bare() -> np.ndarray:
-                return np.percentile(bare_ns(member.answer, prepared.slots, seconds), [50, 90])
+                times = bare_ns(member.answer, prepared.slots, seconds)
+                return np.asarray(np.percentile(times, [50, 90]))
 
             first, second = (bare, driven) if turn % 2 else (driven, bare)
             one, two = first(), second()
