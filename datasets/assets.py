@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from edgeperf import InputError
-from edgeperf.datasets.catalogue import Asset, models
+from edgeperf.datasets.catalogue import Asset, find_file
 from edgeperf.datasets.download import DownloadError, Progress, download
 
 BUNDLED = Path(__file__).with_name("bundled")
@@ -106,10 +106,8 @@ def resolve_sha256(sha256: str, *, places: Places | None = None) -> Path:
         DownloadError: It is only upstream, and the download failed.
     """
     places = places or Places.from_environment(os.environ)
-    for model in models():
-        for file in model.files:
-            if file.asset.sha256 == sha256:
-                return resolve(file.asset, places=places)
+    if (known := find_file(sha256)) is not None:
+        return resolve(known[1].asset, places=places)
     for folder in filter(None, (places.cache, *places.mirrors)):
         for path in sorted(folder.glob(f"{sha256}.*")):
             if digest(path)[0] == sha256:

@@ -130,6 +130,15 @@ def find_model(name: str) -> CatalogueModel | None:
     return None
 
 
+def find_file(sha256: str) -> tuple[CatalogueModel, ModelFile] | None:
+    """Return the model file with that content and its model, None if there is none."""
+    for model in models():
+        for file in model.files:
+            if file.asset.sha256 == sha256:
+                return model, file
+    return None
+
+
 def data_for(task: str) -> TaskData:
     """Return the dataset of *task*.
 

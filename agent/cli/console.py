@@ -7,9 +7,14 @@ from rich.console import Console
 _PIPE_COLUMNS = 200
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would end the process with status 1
+
+
 def stdout_console() -> Console:
     """Return the console on standard output.
 
     Into a file or a pipe it is wide, so that a line stays a line for scripts.
     """
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    return _Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from edgeperf.agent.board.doctor import Report, examine, report
 from edgeperf.agent.board.findings import Board, Finding, Health
+from edgeperf.agent.cli.console import stdout_console
 
 #: Exit status when something is missing that every run needs.
 EXIT_UNFIT = 3
@@ -62,7 +63,7 @@ def _folders(results: Path) -> dict[str, Path]:
 
 
 def _show(outcome: Report) -> None:
-    console = Console()
+    console = stdout_console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "probe", "found, and → what to do"):
         table.add_column(column, overflow="fold")

@@ -17,7 +17,8 @@ from edgeperf.agent.spec import Preset, RunSpec, Scenario
 from edgeperf.backends import backend_for, open_backend
 from edgeperf.datasets import open_task
 from edgeperf.datasets.assets import digest, resolve, resolve_sha256
-from edgeperf.datasets.catalogue import CatalogueModel, find_model, models, pick_file
+from edgeperf.datasets.catalogue import CatalogueModel, find_file, find_model, models, pick_file
+from edgeperf.datasets.catalogue import ModelFile as CatalogueFile
 
 #: Minimum duration of each preset; None leaves MLPerf's 600 s.
 DURATION_MS = {Preset.VALID: None, Preset.FAST: 60_000, Preset.SMOKE: 2_000}
@@ -118,8 +119,8 @@ def make_plan(spec: RunSpec) -> Plan:
     Raises:
         InputError: The model, the task, the backend or the cores cannot be had; one line.
     """
-    known = find_model(spec.model)
-    model, backend = _catalogue_model(spec, known) if known else _own_model(spec)
+    known, file = _known(spec)
+    model, backend = _catalogue_model(spec, known, file) if known else _own_model(spec)
     task_name = spec.task or (known.task if known else None)
     task = None if task_name is None else open_task(task_name)
     if task is None and spec.data is not None:
@@ -159,10 +160,19 @@ def _timed(postprocessing: bool) -> tuple[str, ...]:  # noqa: FBT001 - private, 
     return (*parts, "postprocessing") if postprocessing else parts
 
 
-def _catalogue_model(spec: RunSpec, known: CatalogueModel) -> tuple[ModelFile, str]:
-    precision = None if spec.precision is None else spec.precision.value
-    formats = (".tflite", ".onnx") if spec.backend is None else open_backend(spec.backend).formats
-    file = pick_file(known, formats=formats, precision=precision)
+def _known(spec: RunSpec) -> tuple[CatalogueModel | None, CatalogueFile | None]:
+    if spec.model.startswith(_BY_CONTENT):
+        return find_file(spec.model.removeprefix(_BY_CONTENT)) or (None, None)
+    return find_model(spec.model), None
+
+
+def _catalogue_model(
+    spec: RunSpec, known: CatalogueModel, file: CatalogueFile | None
+) -> tuple[ModelFile, str]:
+    if file is None:
+        precision = None if spec.precision is None else spec.precision.value
+        chosen = spec.backend and open_backend(spec.backend).formats
+        file = pick_file(known, formats=chosen or (".tflite", ".onnx"), precision=precision)
     path = resolve(file.asset)
     backend = spec.backend or backend_for(path)
     model = ModelFile(
