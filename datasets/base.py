@@ -73,6 +73,13 @@ class SampleLibrary(InputLibrary, Protocol):
         """
         ...
 
+    def logged(self, prediction: Array) -> float:
+        """Return the number that stands for *prediction* in LoadGen's accuracy log.
+
+        A class, or the score where there is only one: what MLPerf's own scripts read.
+        """
+        ...
+
     @property
     def prediction_shape(self) -> tuple[int, ...]:
         """Shape of one prediction, for instance ``(10,)`` for ten class scores."""

@@ -118,6 +118,10 @@ class Photographs:
         else:
             out[...] = np.nan
 
+    def logged(self, prediction: Array) -> float:
+        """Return the best class, as MLPerf's ``accuracy-imagenet.py`` reads it."""
+        return float(prediction[0, 0])
+
     @property
     def prediction_shape(self) -> tuple[int, ...]:
         """Two rows: classes counted from 0, and their scores; best first."""

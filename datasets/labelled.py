@@ -57,6 +57,10 @@ class LabelledArrays:
         """Read the scores out of the model's one output."""
         self._reader.read(outputs, out)
 
+    def logged(self, prediction: Array) -> float:
+        """Return the best class, or the score where there is only one."""
+        return float(prediction[0]) if prediction.size == 1 else float(np.argmax(prediction))
+
     @property
     def prediction_shape(self) -> tuple[int, ...]:
         """One number per score."""

@@ -70,10 +70,10 @@ def models(as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
 @_JSON
 def tasks(as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
     """List the tasks: dataset, preprocessing, metric, target."""
-    from edgeperf.datasets import TASKS, open_task  # noqa: PLC0415 - numpy, only here
+    from edgeperf.datasets import open_task, task_names  # noqa: PLC0415 - numpy, only here
 
     rows = []
-    for name in TASKS:
+    for name in task_names():
         task = open_task(name)
         rows.append(
             {

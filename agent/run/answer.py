@@ -76,11 +76,7 @@ def performance_answer(session: Session, shared: Shared) -> Callable[[int], None
 def accuracy_answer(
     session: Session, shared: Shared, library: SampleLibrary
 ) -> Callable[[int], None]:
-    """Return the same call, which then also keeps the prediction for the metric.
-
-    LoadGen's log gets one number a sample, as MLPerf's classification tasks log it: the
-    best class, or the score where there is only one.
-    """
+    """Return the same call, which then also keeps the prediction for the metric and the log."""
     infer, slots, results = session.infer, shared.slots, session.results
     predictions, payloads = shared.predictions, shared.payloads
     if predictions is None or payloads is None:
@@ -90,7 +86,6 @@ def accuracy_answer(
         infer(slots[index])
         prediction = predictions[index]
         library.predict(results, prediction)
-        best = prediction.reshape(-1)
-        payloads[index] = best[0] if best.size == 1 else np.argmax(best)
+        payloads[index] = library.logged(prediction)
 
     return answer
