@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -80,6 +81,21 @@ class ResultDirectory:
             for folder in self._made:
                 folder.rmdir()
 
+    @contextlib.contextmanager
+    def disk_errors(self) -> Iterator[None]:
+        """Turn what the disk refuses while a run writes into one line.
+
+        Raises:
+            DiskError: The disk is full or broken.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise DiskError(
+                f"output {self.final}: the result could not be written: {error.strerror}; nothing"
+                " of it was kept"
+            ) from error
+
     def digest(self) -> dict[str, File]:
         """Return sha256 and size of every file so far, by its path in the directory."""
         for name in _SCAFFOLD:
@@ -98,18 +114,13 @@ class ResultDirectory:
         """Write ``result.json``, flush everything, and put the directory in its place.
 
         Raises:
-            DiskError: The disk is full or broken.
+            OSError: The disk is full or broken.
         """
-        try:
-            (self.path / "result.json").write_bytes(result_to_json(result))
-            for path in [*self.path.rglob("*"), self.path]:
-                _flush(path)
-            self.path.rename(self.final)
-            _flush(self.final.parent)
-        except OSError as error:
-            raise DiskError(
-                f"output {self.final}: the result could not be written: {error.strerror}"
-            ) from error
+        (self.path / "result.json").write_bytes(result_to_json(result))
+        for path in [*self.path.rglob("*"), self.path]:
+            _flush(path)
+        self.path.rename(self.final)
+        _flush(self.final.parent)
         return self.final
 
 

@@ -58,7 +58,7 @@ def execute(plan: Plan, output: Path, listen: Listener) -> tuple[Result, Path]:
         EdgeperfError: The run could not start, or its result could not be written;
             nothing is left behind.
     """
-    with ResultDirectory(output, plan.id) as directory:
+    with ResultDirectory(output, plan.id) as directory, directory.disk_errors():
         run = _Run(plan, directory.path, listen)
         run.go()
         result = run.result()

@@ -4,6 +4,7 @@ Traps: doubles carry six significant digits; a full disk cuts the logs without a
 a log without its last key is refused; MultiStream pads accuracy sets with duplicates.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,11 @@ _PERCENTILE_KEYS = {
     "p99": "result_99.00_percentile_latency_ns",
     "p99_9": "result_99.90_percentile_latency_ns",
     "max": "result_max_latency_ns",
+}
+_NOT_MET = {
+    "result_min_duration_met": "the minimum duration was not reached",
+    "result_min_queries_met": "the minimum number of queries was not reached",
+    "result_perf_constraints_met": "the latency bound was not kept",
 }
 #: Written when the test is over, in performance and in accuracy mode.
 _LAST_KEY = "power_end"
@@ -88,11 +94,10 @@ class DetailLog:
             for name, key in _PERCENTILE_KEYS.items()
             if (value := self.number(key)) is not None
         }
-        reason = self.values.get("result_invalid_reason")
         return LoadGen(
             version=str(self.values.get("loadgen_version", "")),
             valid=self.values.get("result_validity") == "VALID",
-            reasons=tuple(_sentences(str(reason))) if reason else (),
+            reasons=tuple(self._reasons()),
             errors=tuple(self.errors),
             settings={
                 key.removeprefix("effective_"): value
@@ -101,6 +106,17 @@ class DetailLog:
             },
             latency_ns=latency,
         )
+
+    def _reasons(self) -> Iterator[str]:
+        """Say why LoadGen calls the result invalid: it spreads that over several keys."""
+        if self.values.get("result_validity") != "INVALID":
+            return
+        for key, text in _NOT_MET.items():
+            if self.values.get(key) is False:
+                yield text
+        if self.values.get("early_stopping_met") is False:
+            yield from _sentences(str(self.values.get("early_stopping_result", "")))
+        yield from _sentences(str(self.values.get("result_invalid_reason", "")))
 
 
 def _sentences(text: str) -> list[str]:
