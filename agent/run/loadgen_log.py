@@ -115,12 +115,14 @@ class DetailLog:
             if self.values.get(key) is False:
                 yield text
         if self.values.get("early_stopping_met") is False:
-            yield from _sentences(str(self.values.get("early_stopping_result", "")))
-        yield from _sentences(str(self.values.get("result_invalid_reason", "")))
+            yield _plain(str(self.values.get("early_stopping_result", "early stopping not met")))
+        if reason := self.values.get("result_invalid_reason"):
+            yield _plain(str(reason))
 
 
-def _sentences(text: str) -> list[str]:
-    return [line.strip(" *") for line in text.replace("\\n", "\n").splitlines() if line.strip(" *")]
+def _plain(text: str) -> str:
+    """Return LoadGen's bullet list as one line."""
+    return " ".join(text.replace("*", " ").split())
 
 
 def read_answers(path: Path) -> dict[int, NDArray[np.float32]]:
