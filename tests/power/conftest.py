@@ -1,0 +1,100 @@
+"""Bench of the meter tests: vectors, simulated meters on ptys, reading a source for a while."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgeperf.power import meter_class, simulator_class
+from edgeperf.power.base import Chunk, Source
+from edgeperf.power.samples import Samples
+from edgeperf.power.simulate.bench import Bench, parse_fault
+from edgeperf.power.simulate.server import PtyServer
+from edgeperf.power.simulate.waveform import parse_waveform
+
+VECTORS = json.loads(Path(__file__).with_name("meter-vectors.json").read_text())
+Simulate = Callable[..., PtyServer]
+
+
+@pytest.fixture(scope="session")
+def vector() -> Callable[[str], dict[str, Any]]:
+    """Return a function from a vector's name to the vector; ``raw`` holds its bytes."""
+
+    def find(name: str) -> dict[str, Any]:
+        (found,) = [v for v in VECTORS if v["name"] == name]
+        text = found.get("text")
+        raw = text.encode("latin-1") if text is not None else bytes.fromhex(found["hex"])
+        return {**found, "raw": raw}
+
+    return find
+
+
+@pytest.fixture
+def simulate(tmp_path: Path) -> Iterator[Simulate]:
+    """Return a function that starts a simulated meter: ``simulate("tc66", "sine:6,2,1")``.
+
+    ``faults`` is a sequence of ``stall@1+2``, with seconds since the call; other keywords
+    go to the device.
+    """
+    with ExitStack() as stack:
+
+        def start(
+            kind: str,
+            waveform: str = "constant:6",
+            *,
+            voltage_v: float = 5.0,
+            faults: tuple[str, ...] = (),
+            **device: Any,
+        ) -> PtyServer:
+            bench = Bench(
+                parse_waveform(waveform),
+                voltage_v=voltage_v,
+                faults=[parse_fault(text) for text in faults],
+                start_s=time.monotonic(),
+            )
+            link = tmp_path / f"{kind}-{len(list(tmp_path.iterdir()))}"
+            return stack.enter_context(
+                PtyServer(simulator_class(kind)(bench, **device), bench, link)
+            )
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def decode() -> Callable[..., Samples]:
+    """Return a function that decodes pieces of bytes as chunks that came 10 ms apart."""
+
+    def run(kind: str, *parts: bytes, header: dict[str, Any] | None = None) -> Samples:
+        decoder = meter_class(kind).decoder(header or {})
+        chunks = [Chunk((i + 1) * 10_000_000, part) for i, part in enumerate(parts)]
+        return Samples.concatenate([decoder.feed(chunk) for chunk in chunks])
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def record() -> Callable[[Source, float], tuple[Samples, list[str]]]:
+    """Return a function that reads a source for some seconds: samples, and faults seen."""
+
+    def run(source: Source, seconds: float) -> tuple[Samples, list[str]]:
+        source.open()
+        try:
+            source.identify()
+            source.start()
+            decoder = source.decoder(source.header())
+            parts, faults = [], []
+            deadline_s = time.monotonic() + seconds
+            while time.monotonic() < deadline_s:
+                for chunk in source.read():
+                    faults += [chunk.fault] if chunk.fault else []
+                    parts.append(decoder.feed(chunk))
+            source.stop()
+        finally:
+            source.close()
+        return Samples.concatenate(parts), faults + list(decoder.faults)
+
+    return run
