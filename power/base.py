@@ -85,6 +85,7 @@ class Method(str, enum.Enum):
 
     TRAPEZOID = "trapezoid"  # power is linear between samples
     HOLD = "hold"  # the meter latches: a value counts until the next one
+    MEAN = "mean"  # a value is the mean since the one before
     COUNTER = "counter"  # difference of the meter's own energy counter
 
 
@@ -116,6 +117,7 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         counter_wrap_j: Where the energy counter starts again at 0; None never.
         max_power_w: More than this is a fault of the meter, not a load.
         max_interval_s: Samples further apart leave a gap; 0 is 2.5 periods.
+        tick_tolerance: How wrong the meter's own clock (``Reading.tick_ns``) may run.
         stale_after_s: Identical readings for longer mean a stuck meter; None for a meter
             whose digits are so coarse that a quiet load shows the same.
         silent_after_s: No reading for longer is flagged while recording; 0 is 1 s or 5
@@ -143,6 +145,7 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     counter_wrap_j: float | None = None
     max_power_w: float = 5000.0
     max_interval_s: float = 0.0
+    tick_tolerance: float = 0.02
     stale_after_s: float | None = None
     silent_after_s: float = 0.0
     notes: tuple[str, ...] = ()

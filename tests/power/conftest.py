@@ -57,9 +57,10 @@ def simulate(tmp_path: Path) -> Iterator[Simulate]:
                 start_s=time.monotonic(),
             )
             link = tmp_path / f"{kind}-{len(list(tmp_path.iterdir()))}"
-            return stack.enter_context(
-                PtyServer(simulator_class(kind)(bench, **device), bench, link)
-            )
+            make = simulator_class(kind)
+            server = getattr(make, "server", PtyServer)
+            started: PtyServer = stack.enter_context(server(make(bench, **device), bench, link))
+            return started
 
         yield start
 

@@ -144,7 +144,7 @@ def test_silent_port(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port = simulate("textline", faults=("stall@0+60",)).port
     source = make_source(f"textline:{port}")
     source.open()
-    with pytest.raises(MeterReplyError, match="sent nothing for 0.3 s at 115200 baud"):
+    with pytest.raises(MeterReplyError, match=r"sent nothing for 0\.3 s at 115200 baud"):
         source.identify()
     source.close()
 
