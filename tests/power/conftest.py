@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from edgeperf.power import meter_class, simulator_class
-from edgeperf.power.base import Chunk, Source
+from edgeperf.power.base import Chunk, Decoder, Source, SourceInfo
 from edgeperf.power.samples import Samples
 from edgeperf.power.simulate.bench import Bench, parse_fault
 from edgeperf.power.simulate.server import PtyServer
-from edgeperf.power.simulate.waveform import parse_waveform
+from edgeperf.power.simulate.waveform import Waveform, parse_waveform
+from edgeperf.power.window import look
 
 VECTORS = json.loads(Path(__file__).with_name("meter-vectors.json").read_text())
 Simulate = Callable[..., PtyServer]
@@ -73,6 +74,33 @@ def decode() -> Callable[..., Samples]:
         decoder = meter_class(kind).decoder(header or {})
         chunks = [Chunk((i + 1) * 10_000_000, part) for i, part in enumerate(parts)]
         return Samples.concatenate([decoder.feed(chunk) for chunk in chunks])
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def energy_of() -> Callable[..., tuple[float, float, float]]:
+    """Return a function that polls a meter for 26 s of simulated time and looks at 20 s of them.
+
+    It takes a decoder, the meter's info, a function from seconds to the reply of that moment
+    and the waveform; it returns energy seen, true energy and coverage.
+    """
+
+    def run(
+        decoder: Decoder,
+        info: SourceInfo,
+        exchange: Callable[[float], bytes],
+        waveform: Waveform,
+        *,
+        poll_s: float,
+    ) -> tuple[float, float, float]:
+        parts = []
+        for i in range(round(26 / poll_s)):
+            t_ns = round((1000 + i * poll_s) * 1e9)
+            parts.append(decoder.feed(Chunk(t_ns, exchange(t_ns * 1e-9), sent_ns=t_ns)))
+        begin_ns, end_ns = 1003_000_000_000, 1023_000_000_000
+        seen = look(Samples.concatenate(parts), info, begin_ns, end_ns)
+        return seen.energy_j, waveform.energy_j(begin_ns * 1e-9, end_ns * 1e-9), seen.coverage
 
     return run
 
