@@ -25,11 +25,21 @@ __all__ = [
 #: the drivers of meters it does not have.
 METERS: dict[str, str] = {
     "textline": "edgeperf.power.textline:TextLine",
+    "ppk2": "edgeperf.power.ppk2:Ppk2",
+    "tc66": "edgeperf.power.tc66:Tc66",
+    "um25c": "edgeperf.power.um25c:Um25c",
+    "pzem004t": "edgeperf.power.pzem004t:Pzem004t",
+    "pzem017": "edgeperf.power.pzem017:Pzem017",
 }
 
 #: Name of a meter -> the device that ``edgeperf simulate-meter`` plays for it.
 SIMULATORS: dict[str, str] = {
     "textline": "edgeperf.power.simulate.textline:TextLineDevice",
+    "ppk2": "edgeperf.power.simulate.ppk2:Ppk2Device",
+    "tc66": "edgeperf.power.simulate.tc66:Tc66Device",
+    "um25c": "edgeperf.power.simulate.um25c:Um25cDevice",
+    "pzem004t": "edgeperf.power.simulate.pzem004t:Pzem004tDevice",
+    "pzem017": "edgeperf.power.simulate.pzem017:Pzem017Device",
 }
 
 #: Third parties add a meter with an entry point of this group; its name is the kind.

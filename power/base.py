@@ -246,8 +246,8 @@ class Source(Protocol):
 
     Life: construct (touches nothing), :meth:`open`, :meth:`identify`, :meth:`start`,
     :meth:`read` again and again, :meth:`stop`, :meth:`close`. After a
-    :class:`MeterLostError` the recorder calls ``close`` and later ``open`` and ``start``
-    on the same object.
+    :class:`MeterLostError` the recorder calls ``close`` and later ``open``, ``identify``
+    and ``start`` on the same object.
 
     Attributes:
         kind: Name in :data:`edgeperf.power.METERS`.

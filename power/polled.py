@@ -58,5 +58,5 @@ class Polled(ABC):
             return Chunk(data=self.ask(), t_ns=time.monotonic_ns(), sent_ns=sent_ns)
         except MeterReplyError as error:
             self.flush()
-            fault = str(error).removeprefix(f"meter on {error.port}: ")
+            fault = str(error).removeprefix(f"meter on {error.port}: ").partition(" (saw")[0]
             return Chunk(t_ns=time.monotonic_ns(), data=b"", fault=fault)

@@ -34,6 +34,9 @@ class Samples:
     def __len__(self) -> int:
         return len(self.t_ns)
 
+    def __getitem__(self, rows: slice) -> "Samples":
+        return Samples(*(getattr(self, field.name)[rows] for field in fields(self)))
+
     @property
     def ok(self) -> NDArray[np.bool_]:
         """Which samples may be used."""
