@@ -66,7 +66,7 @@ class Window:
     @property
     def coverage(self) -> float:
         """Covered share, 0 to 1."""
-        return min(self.covered_s / self.duration_s, 1.0)
+        return min(round(self.covered_s / self.duration_s, 9), 1.0)
 
     @property
     def average_w(self) -> float:
