@@ -30,6 +30,9 @@ METERS: dict[str, str] = {
     "um25c": "edgeperf.power.um25c:Um25c",
     "pzem004t": "edgeperf.power.pzem004t:Pzem004t",
     "pzem017": "edgeperf.power.pzem017:Pzem017",
+    "wt310": "edgeperf.power.wt310:Wt310",
+    "scpi": "edgeperf.power.scpi:Scpi",
+    "korad": "edgeperf.power.korad:Korad",
 }
 
 #: Name of a meter -> the device that ``edgeperf simulate-meter`` plays for it.
@@ -40,6 +43,9 @@ SIMULATORS: dict[str, str] = {
     "um25c": "edgeperf.power.simulate.um25c:Um25cDevice",
     "pzem004t": "edgeperf.power.simulate.pzem004t:Pzem004tDevice",
     "pzem017": "edgeperf.power.simulate.pzem017:Pzem017Device",
+    "wt310": "edgeperf.power.simulate.wt310:Wt310Device",
+    "scpi": "edgeperf.power.simulate.scpi:ScpiDevice",
+    "korad": "edgeperf.power.simulate.korad:KoradDevice",
 }
 
 #: Third parties add a meter with an entry point of this group; its name is the kind.

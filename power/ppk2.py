@@ -29,6 +29,7 @@ from edgeperf.power.base import (
     SourceInfo,
     State,
 )
+from edgeperf.power.faults import count_fault
 from edgeperf.power.ppk2_format import (
     END,
     RANGES,
@@ -115,11 +116,8 @@ class Ppk2Decoder:
         beyond = np.flatnonzero(np.greater_equal(ranges_of(words), RANGES))
         return min(good, int(beyond[0])) if len(beyond) else good
 
-    def _refuse(self, phrase: str, times: int = 1) -> None:
-        self.faults[phrase] = self.faults.get(phrase, 0) + times
-
     def _gap(self, t_ns: int) -> Samples:
-        self._refuse("breaks in the sample counter")
+        count_fault(self.faults, "breaks in the sample counter")
         self._started = False
         self._open = self._last = self._open[:0]
         return _rows(t_ns, np.array([np.nan]), np.array([np.nan]), np.array([-1]), State.GAP)
@@ -139,7 +137,7 @@ class Ppk2Decoder:
         rows = _rows(t_ns, mean_a * self._voltage_v, mean_a, ends * SAMPLE_NS, State.OK)
         beyond = np.greater(amps.max(axis=1), MOST_A)
         if beyond.any():
-            self._refuse("currents over 1.1 A", int(np.count_nonzero(beyond)))
+            count_fault(self.faults, "currents over 1.1 A", int(np.count_nonzero(beyond)))
             rows.state[beyond] = State.INVALID
             rows.power_w[beyond] = np.nan
         return rows

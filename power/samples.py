@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.power.base import NAN, Chunk, Reading, State
+from edgeperf.power.faults import count_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class ReadingDecoder:
 
     def refuse(self, phrase: str) -> None:
         """Count something that was refused."""
-        self.faults[phrase] = self.faults.get(phrase, 0) + 1
+        count_fault(self.faults, phrase)
 
     def feed(self, chunk: Chunk) -> Samples:
         """Return the samples that *chunk* completes, oldest first."""

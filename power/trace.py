@@ -27,6 +27,7 @@ from edgeperf.power.base import (
     SourceInfo,
     State,
 )
+from edgeperf.power.faults import count_fault
 from edgeperf.power.raw import Record, RecordKind, read_records
 from edgeperf.power.samples import EMPTY, Samples
 from edgeperf.power.timebase import Placed, place
@@ -136,7 +137,7 @@ class _Collector:
 
     def count(self, phrase: str, times: int = 1) -> None:
         """Count a fault."""
-        self.faults[phrase] = self.faults.get(phrase, 0) + times
+        count_fault(self.faults, phrase, times)
 
     def finish(self) -> None:
         """Add what the last decoder refused."""

@@ -44,6 +44,11 @@ class PtyServer:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self.serve, name=f"simulated {link.name}")
 
+    @property
+    def bench(self) -> Bench:
+        """The load and the faults."""
+        return self._bench
+
     def __enter__(self) -> "PtyServer":  # noqa: PYI034  # Self needs Python 3.11
         self._plug()
         self._thread.start()

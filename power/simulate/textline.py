@@ -4,6 +4,8 @@ It speaks the line that we suggest, or the other notations that the driver takes
 ``csv-de`` (``;`` and decimal commas), ``pairs`` and ``json``.
 """
 
+import math
+
 from edgeperf.power.base import MeterInputError
 from edgeperf.power.simulate.bench import Bench
 
@@ -67,7 +69,7 @@ class TextLineDevice:
         if self._count:
             self._sum_j += self._bench.waveform.energy_j(t_s - self.tick_s, t_s)
         if self._bench.over(t_s):
-            return b"nan,nan,nan,nan\r\n"
+            power_w = volts = math.nan
         numbers = [age_s * 1e3, volts * 1e3, power_w / volts * 1e3, power_w * 1e3]
         body = self._notate(numbers, self._sum_j * 1e6)
         if self._checksum and self._notation != "json":
@@ -87,7 +89,7 @@ class TextLineDevice:
             return (
                 f'{{"time_ms": {ms:.3f}, "voltage": {mv * 1e-3:.4f}, "current_mA": {ma:.3f}, '
                 f'"power_mW": {mw:.3f}{tail}}}'
-            )
+            ).replace("nan", "NaN")
         fields = [f"{ms:.3f}", f"{mv:.3f}", f"{ma:.3f}", f"{mw:.3f}"]
         fields += [f"{energy_uj:.0f}"] if self._energy else []
         if self._notation == "csv-de":

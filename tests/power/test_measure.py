@@ -149,7 +149,7 @@ def test_negative_average_is_said() -> None:
 
 def test_uncertainty_adds_up() -> None:
     """Gain scales, the offset grows with time and cancels in net, edges count once each."""
-    limits = {"gain": 0.01, "offset_a": 0.01, "edge_s": 0.1}
+    limits: dict[str, Any] = {"gain": 0.01, "offset_a": 0.01, "edge_s": 0.1}
     result = measure(trace_of(busy, **limits), 41 * S, 59 * S, idle=[(0, 30 * S)])
     assert result.gross is not None
     assert result.net is not None

@@ -102,8 +102,7 @@ def test_coverage_is_what_was_lost(first: int, count: int, method: Method) -> No
         Reading(i * S // 10, 6.0, energy_j=0.6 * i, tick_ns=i) for i in kept
     )
     seen = look(samples, info(method), 0, 10 * S)
-    lost_s = min(first + count, 101) - first + 1 if first + count <= 100 else 101 - first
-    lost_s /= 10
+    lost_s = (count + 1 if first + count <= 100 else 101 - first) / 10
     whole = method is Method.COUNTER and first + count <= 100
     bridged = lost_s <= 0.2 + 1e-9 and first + count <= 100
     expected = 1.0 if whole or bridged else 1 - lost_s / 10
@@ -181,7 +180,7 @@ def test_counter_bridges_silence_but_not_at_the_edges() -> None:
     """The meter counted on while it was not asked; where in that time, nobody knows."""
     samples = counter((0.0, 0.0), (0.1, 1.0), (2.1, 21.0), (2.2, 22.0))
     inside = look(samples, info(Method.COUNTER), 0, round(2.2 * S))
-    assert (inside.coverage, inside.energy_j) == (pytest.approx(1), pytest.approx(22))
+    assert (inside.coverage, inside.energy_j) == pytest.approx((1, 22))
     cut = look(samples, info(Method.COUNTER), 0, 1 * S)
     assert cut.coverage == pytest.approx(0.1)
 
