@@ -38,6 +38,16 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
     temperature_c: float | None = None
 
 
+class Noticed(msgspec.Struct, frozen=True, kw_only=True, tag="noticed"):
+    """Something is wrong, and the run goes on: the meter fell silent, say.
+
+    Attributes:
+        text: One line.
+    """
+
+    text: str
+
+
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     """The run has a result.
 
@@ -64,4 +74,4 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     exit_code: int
 
 
-Event = Progress | Finished | Failed
+Event = Progress | Noticed | Finished | Failed

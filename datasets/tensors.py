@@ -45,7 +45,9 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sample_shape(self) -> tuple[int, ...]:
         """Shape of one sample as the model takes it: a free batch axis is 1."""
-        return tuple(1 if place == 0 and axis < 0 else axis for place, axis in enumerate(self.shape))
+        return tuple(
+            1 if place == 0 and axis < 0 else axis for place, axis in enumerate(self.shape)
+        )
 
     @property
     def sample_size(self) -> int:

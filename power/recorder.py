@@ -96,7 +96,7 @@ class Recorder:
             raise
         return recorder
 
-    def __enter__(self) -> "Recorder":  # noqa: PYI034  # Self needs Python 3.11
+    def __enter__(self) -> "Recorder":  # Self needs Python 3.11
         return self
 
     def __exit__(

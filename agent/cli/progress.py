@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
-from edgeperf.agent.events import Event, Phase, Progress
+from edgeperf.agent.events import Event, Noticed, Phase, Progress
 from edgeperf.agent.run.plan import Plan
 
 _SAYS = {
@@ -48,6 +48,8 @@ class _Lines:
         sys.stderr.write(f"edgeperf: {what}\n")
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, Noticed):
+            sys.stderr.write(f"edgeperf: {event.text}\n")
         if isinstance(event, Progress) and event.phase is not self._phase:
             self._phase = event.phase
             sys.stderr.write(f"edgeperf: {_SAYS[event.phase]}\n")
@@ -61,6 +63,8 @@ class _Bar:
         self._task: TaskID | None = None
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, Noticed):
+            self._bar.console.print(f"edgeperf: {event.text}", markup=False)
         if not isinstance(event, Progress):
             return
         if event.phase is not self._phase or self._task is None:

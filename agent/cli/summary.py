@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edgeperf.agent.cli.console import stdout_console
+from edgeperf.agent.cli.power_rows import power_rows
 from edgeperf.agent.result import Percentiles, Performance, Result, Severity, Status
 
 _COLOUR = {Status.VALID: "bold green", Status.SUSPECT: "bold yellow", Status.INVALID: "bold red"}
@@ -36,7 +37,8 @@ def _table(result: Result) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for name, value in [*_what(result), *_accuracy(result), *_performance(result)]:
+    rows = [*_what(result), *_accuracy(result), *_performance(result), *power_rows(result.power)]
+    for name, value in rows:
         table.add_row(name, Text(value))
     return table
 

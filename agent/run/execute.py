@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeperf import __version__
 from edgeperf.agent.board import describe_board
-from edgeperf.agent.events import Event, Phase, Progress
+from edgeperf.agent.events import Event, Noticed, Phase, Progress
 from edgeperf.agent.result import (
     Accuracy,
     Performance,
@@ -20,12 +20,13 @@ from edgeperf.agent.result import (
     Verdict,
 )
 from edgeperf.agent.run.directory import ResultDirectory
+from edgeperf.agent.run.energy import Metering, metered
 from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
 from edgeperf.agent.run.figures import due_ns, performance
 from edgeperf.agent.run.jobs import Calibrated, Done, Prepared
 from edgeperf.agent.run.judge import judge_answers
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError
-from edgeperf.agent.run.measure import Measurement, measure
+from edgeperf.agent.run.measure import Measurement, Progressed, measure
 from edgeperf.agent.run.memory import new_block
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import PrepareError, prepare
@@ -39,6 +40,7 @@ from edgeperf.agent.run.verdict import (
     performance_reasons,
     verdict,
 )
+from edgeperf.power.result import PowerResult
 
 Listener = Callable[[Event], None]
 
@@ -77,6 +79,7 @@ class _Run:
         self._accuracy_test: Measurement | None = None
         self._performance_test: Measurement | None = None
         self._performance: Performance | None = None
+        self._power: PowerResult | None = None
         self._reasons: list[Reason] = []
 
     def go(self) -> None:
@@ -90,8 +93,8 @@ class _Run:
             with self._phase(Phase.ACCURACY):
                 self._test_accuracy(self._prepared, inputs)
             if self._may_perform():
-                with self._phase(Phase.PERFORMANCE):
-                    self._test_performance(self._prepared, inputs)
+                with metered(self._plan, self._path, self._noticed) as meter:
+                    self._perform(self._prepared, inputs, meter)
         finally:
             os.close(inputs)
 
@@ -99,10 +102,14 @@ class _Run:
         self._listen(Progress(phase=phase, percent=0.0))
         return _Stopwatch(self._phases_ns, phase.value)
 
-    def _progress(self, phase: Phase, later_s: float) -> Callable[[float, float | None], None]:
-        def progressed(percent: float, left_s: float | None) -> None:
+    def _progress(self, phase: Phase, later_s: float, meter: Metering | None = None) -> Progressed:
+        def progressed(percent: float, left_s: float | None, temperature_c: float | None) -> None:
+            if meter is not None:
+                meter.look()
             eta_s = None if left_s is None else left_s + later_s
-            self._listen(Progress(phase=phase, percent=percent, eta_s=eta_s))
+            self._listen(
+                Progress(phase=phase, percent=percent, eta_s=eta_s, temperature_c=temperature_c)
+            )
 
         return progressed
 
@@ -144,7 +151,27 @@ class _Run:
         )
         return self._plan.spec.ungated or not blocked
 
-    def _test_performance(self, prepared: Prepared, inputs: int) -> None:
+    def _perform(self, prepared: Prepared, inputs: int, meter: Metering | None) -> None:
+        if meter is not None:
+            meter.rest(Phase.IDLE_BEFORE, self._rested)
+        with self._phase(Phase.PERFORMANCE):
+            test = self._test_performance(prepared, inputs, meter)
+        if meter is None:
+            return
+        meter.rest(Phase.IDLE_AFTER, self._rested)
+        if test.done is not None:
+            self._power, doubts = meter.energy(test.done)
+            self._reasons += doubts
+
+    def _rested(self, phase: Phase, percent: float) -> None:
+        self._listen(Progress(phase=phase, percent=percent))
+
+    def _noticed(self, text: str) -> None:
+        self._listen(Noticed(text=text))
+
+    def _test_performance(
+        self, prepared: Prepared, inputs: int, meter: Metering | None
+    ) -> Measurement:
         plan = self._plan
         load = plan.load_plan(self._path / "performance", accuracy=False)
         test = measure(
@@ -152,7 +179,7 @@ class _Run:
             prepared,
             load,
             inputs=inputs,
-            progressed=self._progress(Phase.PERFORMANCE, 0.0),
+            progressed=self._progress(Phase.PERFORMANCE, 0.0, meter),
         )
         self._performance_test = test
         if test.problem is not None:
@@ -160,6 +187,7 @@ class _Run:
         if test.done is not None and test.calibrated is not None:
             self._judge_speed(test, test.calibrated, test.done)
         self._keep_latencies(test)
+        return test
 
     def _judge_speed(self, test: Measurement, calibrated: Calibrated, done: Done) -> None:
         try:
@@ -208,7 +236,7 @@ class _Run:
             conditions=None
             if conditions is None
             else msgspec.to_builtins(conditions, str_keys=True),
-            power=None,
+            power=None if self._power is None else msgspec.to_builtins(self._power),
             phases_ns=self._phases_ns,
             files={},
         )

@@ -46,7 +46,8 @@ from edgeperf.backends.base import RuntimeInfo
 _POLL_S = 0.1
 _SAMPLE_S = 1.0
 
-Progressed = Callable[[float, float | None], None]
+#: Told percent, seconds left, and the hottest temperature in °C; None where unknown.
+Progressed = Callable[[float, float | None, float | None], None]
 
 
 class Measurement:
@@ -92,7 +93,7 @@ def measure(
         prepared: What the prepare job found.
         load: What LoadGen is told.
         inputs: Descriptor of the input block.
-        progressed: Told percent and seconds left, a few times a second.
+        progressed: Told how far the test is, about once a second.
 
     Returns:
         What it left, also when it did not end in order.
@@ -198,7 +199,8 @@ class _Test:
                 next_sample = time.monotonic() + _SAMPLE_S
                 self._sampler.sample()
                 self._see_threads()
-                progressed(*self._progress())
+                hottest = max(self._sampler.last.temperatures_c.values(), default=None)
+                progressed(*self._progress(), hottest)
 
     def _hear(self, child: Child, message: Message, children: Children) -> None:
         if isinstance(message, Failure):

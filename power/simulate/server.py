@@ -49,7 +49,7 @@ class PtyServer:
         """The load and the faults."""
         return self._bench
 
-    def __enter__(self) -> "PtyServer":  # noqa: PYI034  # Self needs Python 3.11
+    def __enter__(self) -> "PtyServer":  # Self needs Python 3.11
         self._plug()
         self._thread.start()
         return self

@@ -46,7 +46,8 @@ def main() -> None:
     for row in rows:
         verdict = "ok" if row["within"] else "OVER"
         print(
-            f"{row['model']:34} {row['bare_p90_ns'] / 1e3:8.1f}µs {row['loadgen_p90_ns'] / 1e3:10.1f}µs"
+            f"{row['model']:34} {row['bare_p90_ns'] / 1e3:8.1f}µs"
+            f" {row['loadgen_p90_ns'] / 1e3:10.1f}µs"
             f" {row['added_p50_ns'] / 1e3:8.2f}µs {row['added_p90_ns'] / 1e3:8.2f}µs"
             f"  {row['ratio_p90']:.4f}  {verdict}"
         )
