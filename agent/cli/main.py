@@ -1,16 +1,15 @@
 """``edgeperf``: finds the command, and turns every error into one line and a status."""
 
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from types import FrameType
 
 import click
 
-from edgeperf import EdgeperfError, InputError, __version__
+from edgeperf import InputError, __version__
+from edgeperf.agent.cli.ending import end_on_signals, ending_of
 
 #: Command -> where it is, and its line in ``--help``. Strings, so that help loads none.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -21,18 +20,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backends": ("listings:backends", "List the runtimes, and why one is missing."),
     "doctor": ("doctor:doctor", "Tell what this board can measure and what is missing."),
 }
-
-
-class Interrupted(BaseException):
-    """A signal asks us to end; unwinds everything, so that nothing is left behind.
-
-    Attributes:
-        number: The signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 class _LazyGroup(click.Group):
@@ -67,43 +54,27 @@ def edgeperf() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    end_on_signals()
     args = None if argv is None else list(argv)
     try:
         status = edgeperf.main(args=args, prog_name="edgeperf", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return InputError.exit_code
+    except BrokenPipeError:  # our reader went away: `edgeperf show | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except BaseException as error:  # noqa: BLE001 - a user never sees a traceback unasked
-        return _explain(error)
+        return _tell(error)
     return status if isinstance(status, int) else 0
 
 
-def _explain(error: BaseException) -> int:
-    """Say in one line what ended the command and return the exit status for it."""
-    text, status = f"a bug: {type(error).__name__}: {error}", EdgeperfError.exit_code
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()
-        return InputError.exit_code
-    if isinstance(error, BrokenPipeError):  # our reader went away: `edgeperf show | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    if isinstance(error, click.ClickException):
-        text, status = error.format_message(), InputError.exit_code
-    elif isinstance(error, EdgeperfError):
-        text, status = str(error), error.exit_code
-    elif isinstance(error, Interrupted):
-        text, status = "interrupted; nothing was kept", 128 + error.number
-    elif isinstance(error, click.Abort):
-        text, status = "aborted", 128 + signal.SIGINT
-    elif "EDGEPERF_DEBUG" in os.environ:
+def _tell(error: BaseException) -> int:
+    ending = ending_of(error)
+    text = ending.text
+    if ending.bug and "EDGEPERF_DEBUG" in os.environ:
         traceback.print_exception(error)
-    else:
+    elif ending.bug:
         text += "; EDGEPERF_DEBUG=1 shows where; please report it"
-    sys.stderr.write(f"edgeperf: {' '.join(text.split())}\n")
-    return status
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del frame
-    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)  # cleaning up takes less than a second
-    raise Interrupted(number)
+    sys.stderr.write(f"edgeperf: {text}\n")
+    return ending.status

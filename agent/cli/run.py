@@ -11,8 +11,8 @@ from typing import Any
 import click
 import msgspec
 
-from edgeperf import EdgeperfError
-from edgeperf.agent.events import Event, Failed, Finished
+from edgeperf.agent.cli.ending import ending_of, ignore_signals
+from edgeperf.agent.events import Event, Failed, Finished, Phase, Progress
 from edgeperf.agent.result import Result, Status, result_to_json
 from edgeperf.agent.spec import (
     Precision,
@@ -87,8 +87,9 @@ def run(
     try:
         spec = _spec(spec_file, given)
         result, directory = _execute(spec, Path(output or RESULTS), send)
-    except EdgeperfError as error:
-        send(Failed(message=str(error), exit_code=error.exit_code))
+    except BaseException as error:
+        ending = ending_of(error)
+        send(Failed(message=ending.text, exit_code=ending.status))
         raise
     code = _EXIT[result.verdict.status]
     send(Finished(directory=str(directory), status=result.verdict.status.value, exit_code=code))
@@ -105,6 +106,8 @@ def _execute(spec: RunSpec, output: Path, send: Callable[[Event], None]) -> tupl
     with shown(plan) as show:
 
         def listen(event: Event) -> None:
+            if isinstance(event, Progress) and event.phase is Phase.REPORT:
+                ignore_signals()
             send(event)
             show(event)
 

@@ -64,6 +64,7 @@ def execute(plan: Plan, output: Path, listen: Listener) -> tuple[Result, Path]:
         run = _Run(plan, directory.path, listen)
         run.go()
         result = run.result()
+        listen(Progress(phase=Phase.REPORT, percent=0.0))
         result = msgspec.structs.replace(result, files=directory.digest())
         return result, directory.finish(result)
 

@@ -1,0 +1,68 @@
+"""The README keeps its promises: its commands run and print what it shows."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+MAKE = re.findall(r"^\$ make (\w+)$", README, re.MULTILINE)
+COMMANDS = [shlex.split(line) for line in re.findall(r"^\$ edgeperf (.+)$", README, re.MULTILINE)]
+#: Labels of the result table in the README's picture of a run.
+LABELS = re.findall(
+    r"^([a-z][a-z0-9 ]+?) {2,}\S", README.split("```text")[1].split("```")[0], re.MULTILINE
+)
+
+
+def test_the_two_commands_are_in_the_makefile() -> None:
+    """A stranger types exactly these."""
+    assert MAKE == ["run", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    for target in MAKE:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_each_command_runs(words: list[str], tmp_path: Path) -> None:
+    """Status 1 is a measured but suspect result, as a busy machine gives."""
+    safe = ["-P"] if sys.version_info >= (3, 11) else []
+    done = subprocess.run(
+        [sys.executable, *safe, "-m", "edgeperf", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    if words[0] == "run":
+        shown = {line.split("  ")[0] for line in done.stdout.splitlines()}
+        assert done.stdout.split()[0] in ("VALID", "SUSPECT", "INVALID")
+        assert {"model", "runtime", "accuracy", "load"} <= shown
+
+
+def test_the_picture_of_a_run_has_the_lines_of_a_run(tmp_path: Path) -> None:
+    """Every label that the README shows is printed by the run that it shows."""
+    safe = ["-P"] if sys.version_info >= (3, 11) else []
+    done = subprocess.run(
+        [sys.executable, *safe, "-m", "edgeperf", "run", "digits", "--preset", "smoke"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert LABELS
+    shown = {line.split("  ")[0] for line in done.stdout.splitlines()}
+    assert set(LABELS) <= shown
+
+
+def test_every_page_that_it_names_is_there() -> None:
+    """No link of the README leads nowhere."""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+    assert links
+    assert not [link for link in links if not (ROOT / link).exists()]
