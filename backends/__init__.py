@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from edgeperf import InputError
-from edgeperf.backends.base import Backend, BackendMissingError, ModelError
+from edgeperf.backends.base import Backend, BackendMissingError
 from edgeperf.backends.model_file import model_format
 
 #: Name in a run spec -> where the class is. Strings, because a board has one or two

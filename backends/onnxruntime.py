@@ -6,6 +6,7 @@ memory; for the others (CUDA) a binding would copy when it is made and later que
 see stale samples, so they take the plain way and say ``input_copy: runtime``.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from edgeperf.backends.runtimes import (
     missing,
     one_line,
 )
-from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes
+from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes, unbound
 from edgeperf.datasets.tensors import TensorSpec
 
 DISTRIBUTIONS = (
@@ -80,7 +81,7 @@ class OnnxRuntimeSession:
             settings=settings,
             axes=_axes(graph, self.inputs),
         )
-        self._ort = import_runtime("onnxruntime", "onnxruntime", "onnxruntime")
+        self._ort = _import_onnxruntime()
         small = not graph.external_weights and model.stat().st_size < LARGEST_READ_BACK_BYTES
         self._session, rewritten = open_session(self._ort, self._request, read_back=small)
         self._graph, self._rewritten = graph, rewritten
@@ -161,7 +162,7 @@ class OnnxRuntimeSession:
         if not self._in_place:
             self._run = self._copying()
         elif slots > MOST_BINDINGS:
-            self._run = self._rebinding()
+            self._run = self._rebinding(slots)
         else:
             self._run = self._bound(slots)
 
@@ -175,7 +176,7 @@ class OnnxRuntimeSession:
         inner, options = [binding._iobinding for binding in bindings], self._ort.RunOptions()  # noqa: SLF001 - the public call around it costs a microsecond
         return lambda slot: native(inner[slot], options)
 
-    def _rebinding(self) -> Callable[[int], object]:
+    def _rebinding(self, slots: int) -> Callable[[int], object]:
         """Return a run with one binding, pointed at the slot each time."""
         binding, run = self._binding(0), self._session.run_with_iobinding
         places = [
@@ -184,6 +185,8 @@ class OnnxRuntimeSession:
         ]
 
         def infer(slot: int) -> None:
+            if not 0 <= slot < slots:
+                raise IndexError(slot)
             for name, dtype, shape, start, size in places:
                 binding.bind_input(name, "cpu", 0, dtype, shape, start + slot * size)
             run(binding)
@@ -219,6 +222,8 @@ class OnnxRuntimeSession:
         """
         try:
             self._run(slot)
+        except IndexError:
+            raise unbound(slot) from None
         except Exception as error:  # its exceptions share no base of their own
             raise BackendError(f"onnxruntime: inference failed: {one_line(error)}") from error
 
@@ -260,6 +265,17 @@ def _check_here() -> None:
         raise missing("onnxruntime", "onnxruntime")
 
 
+def _import_onnxruntime() -> Any:
+    """Import the runtime without its telemetry.
+
+    Since 1.29 it reports every session (the model's name and hash, the machine) to
+    Microsoft from threads of its own, in the middle of the process that measures, and keeps
+    a database in the user's home. It reads this variable once, when it is imported.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    return import_runtime("onnxruntime", "onnxruntime", "onnxruntime")
+
+
 def _axes(graph: OnnxGraph, inputs: Sequence[TensorSpec]) -> dict[str, int]:
     """Return the settled size of each free axis that has a name."""
     sizes = {spec.name: spec.shape for spec in inputs}
@@ -267,4 +283,4 @@ def _axes(graph: OnnxGraph, inputs: Sequence[TensorSpec]) -> dict[str, int]:
 
 
 def _unbound(slot: int) -> None:
-    raise BackendError(f"onnxruntime: slot {slot} asked for, but no samples are bound")
+    raise IndexError(slot)

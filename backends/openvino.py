@@ -7,9 +7,11 @@ a request per slot is no faster and costs memory for each.
 """
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import numpy as np
 
@@ -39,7 +41,7 @@ from edgeperf.backends.runtimes import (
     missing,
     one_line,
 )
-from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes
+from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes, unbound
 from edgeperf.datasets.tensors import TensorSpec
 
 FORMATS = (".xml", ".onnx", ".tflite")
@@ -51,7 +53,7 @@ OPTIONS = {
 
 #: Source files and conditions of OpenVINO's own, in front of what it has to say.
 _NOISE = re.compile(r"Exception from \S+:\s*|Check '.*?' failed at \S+:\s*")
-_NO_OPERATOR = ("No translator found for ", "does not support the following ONNX operations: ")
+_NO_OPERATOR = ("No translator found for ", "No conversion rule found for operations: ")
 
 
 class OpenVinoSession:
@@ -63,7 +65,7 @@ class OpenVinoSession:
         _check_here()
         form = check_format(model, "openvino", FORMATS)
         said_in, said_out = described(model, form)
-        self._ov = import_runtime("openvino", "openvino", "openvino")
+        self._ov = _import_openvino()
         self._core = self._ov.Core()
         _check_device(self._core, self._options["device"])
         self._tensors: list[Any] = []
@@ -152,6 +154,8 @@ class OpenVinoSession:
         """
         try:
             self._infer(self._tensors[slot])
+        except IndexError:
+            raise unbound(slot) from None
         except RuntimeError as error:
             raise BackendError(f"openvino: inference failed: {one_line(error)}") from error
 
@@ -191,6 +195,18 @@ class OpenVinoBackend:
 def _check_here() -> None:
     if not is_present("openvino"):
         raise missing("openvino", "openvino")
+
+
+def _import_openvino() -> Any:
+    """Import the runtime without its telemetry.
+
+    Left alone, every ``read_model`` reports to Google Analytics from a Python thread of its
+    own, in the middle of the process that measures, and writes to the user's home. A ``None``
+    among the loaded modules is Python's way of saying that a module cannot be imported;
+    OpenVINO then falls back on its own stub.
+    """
+    sys.modules.setdefault("openvino_telemetry", cast("ModuleType", None))
+    return import_runtime("openvino", "openvino", "openvino")
 
 
 def _check_device(core: Any, device: str) -> None:

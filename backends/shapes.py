@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from edgeperf import InputError
-from edgeperf.backends.base import Array, ModelError
+from edgeperf.backends.base import Array, BackendError, ModelError
 from edgeperf.datasets.tensors import TensorSpec
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -112,6 +112,11 @@ def check_blocks(inputs: Sequence[TensorSpec], blocks: Sequence[Array]) -> int:
                 f"input {spec.name!r}: its block is not contiguous or has another slot count"
             )
     return int(blocks[0].shape[0])
+
+
+def unbound(slot: int) -> BackendError:
+    """Return the error for a slot that no block reaches."""
+    return BackendError(f"slot {slot}: no samples are bound there")
 
 
 def _text(shape: tuple[int, ...]) -> str:

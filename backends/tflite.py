@@ -26,7 +26,7 @@ from edgeperf.backends.options import read_options
 from edgeperf.backends.precision import summarise
 from edgeperf.backends.quiet import quiet_stderr
 from edgeperf.backends.runtimes import one_line
-from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes
+from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes, unbound
 from edgeperf.backends.tflite_graph import TfliteGraph, read_tflite
 from edgeperf.backends.tflite_runtimes import OPTIONS, PACKAGES, choose, open_interpreter
 from edgeperf.datasets.tensors import TensorSpec
@@ -165,6 +165,8 @@ class TfliteSession:
             calls.invoke()
             for index, result in self._copied:
                 np.copyto(result, calls.get(index))
+        except IndexError:
+            raise unbound(slot) from None
         except (ValueError, RuntimeError) as error:
             raise BackendError(f"{self._package}: inference failed: {one_line(error)}") from error
 

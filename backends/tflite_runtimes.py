@@ -4,6 +4,7 @@ One engine was published under three names. They differ in speed and in what the
 so the choice is fixed (newest first), recorded, and can be forced by an option.
 """
 
+import ctypes
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -112,11 +113,23 @@ def _load_delegates(module: Any, library: str, settings: str) -> list[Any]:
             raise InputError("option delegate_options: means nothing without delegate=LIBRARY")
         return []
     pairs = read_pairs("delegate_options", settings)
+    _check_library(library)
     try:
         with quiet_stderr() as heard:
             return [module.load_delegate(library, pairs)]
-    except (ValueError, OSError, RuntimeError, AttributeError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         said = " ".join(heard.text.split())
         raise InputError(
             f"option delegate={library}: does not load: {said or one_line(error)}"
         ) from error
+
+
+def _check_library(library: str) -> None:
+    """Refuse what is no delegate; the loader's own refusal leaves a half-made object behind."""
+    try:
+        loaded = ctypes.CDLL(library)
+    except OSError as error:
+        raise InputError(f"option delegate={library}: does not load: {one_line(error)}") from error
+    for name in ("tflite_plugin_create_delegate", "tflite_plugin_destroy_delegate"):
+        if not hasattr(loaded, name):
+            raise InputError(f"option delegate={library}: not a TFLite delegate: it has no {name}")

@@ -1,0 +1,615 @@
+"""What every backend promises, on real runtimes and real models.
+
+A runtime that is not installed in this environment is skipped here and tested where it is.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgeperf import EdgeperfError, InputError
+from edgeperf.backends import BACKENDS, backend_for, backend_names, open_backend
+from edgeperf.backends.base import (
+    BackendMissingError,
+    ModelError,
+    Session,
+    SessionOptions,
+)
+
+Load = Callable[..., Session]
+
+FLOAT_MODELS = (
+    "vww/models/vww_96_f32",
+    "ic_cifar10/models/resnet8_f32",
+    "ad_toycar/models/ad01_f32",
+    "pm_ai4i/models/ai4i_mlp_f32",
+)
+INT8_MODELS = (
+    "kws_speech_commands/models/dscnn_int8",
+    "vww/models/vww_96_int8",
+    "imagenet_cls/models/mobilenet_v2_10_224_u8",
+)
+#: Every runtime on every kind of file that it takes.
+PAIRS = (
+    ("tflite", ".tflite"),
+    ("onnxruntime", ".onnx"),
+    ("openvino", ".tflite"),
+    ("openvino", ".onnx"),
+)
+
+
+def is_here(name: str) -> bool:
+    """Whether the runtime of a backend is installed."""
+    try:
+        open_backend(name).version()
+    except BackendMissingError:
+        return False
+    return True
+
+
+def need(name: str) -> None:
+    """Skip unless the runtime is here."""
+    if not is_here(name):
+        pytest.skip(f"{name} is not installed in this environment")
+
+
+@pytest.fixture
+def load(models_dir: Path) -> Load:
+    """Return a function that loads a shared model, closed after the test by the collector."""
+
+    def load(backend: str, model: str, **options: Any) -> Session:
+        need(backend)
+        return open_backend(backend).load(models_dir / model, SessionOptions(**options))
+
+    return load
+
+
+def samples(session: Session, slots: int, seed: int = 0) -> list[np.ndarray[Any, Any]]:
+    """Return random blocks for a session."""
+    rng = np.random.default_rng(seed)
+    blocks = []
+    for spec in session.inputs:
+        shape = (slots, *spec.sample_shape)
+        if spec.dtype.startswith("float"):
+            blocks.append(rng.standard_normal(shape).astype(spec.dtype))
+        else:
+            blocks.append(rng.integers(0, 100, shape).astype(spec.dtype))
+    return blocks
+
+
+def answers(session: Session, blocks: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """Return a copy of the first output for every slot."""
+    session.bind(blocks)
+    copies = []
+    for slot in range(len(blocks[0])):
+        session.infer(slot)
+        copies.append(np.array(session.results[0]))
+    return copies
+
+
+def python(
+    code: str, *arguments: str, path: Sequence[Path] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run *code* in a fresh interpreter, with folders in front of its path."""
+    places = [*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places), "OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+# The registry
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_backend_opens_without_its_runtime(name: str) -> None:
+    """A backend's own module needs no runtime, and carries the name it is registered by."""
+    backend = open_backend(name)
+    assert backend.name == name
+    assert all(ending.startswith(".") for ending in backend.formats)
+
+
+def test_listing_backends_imports_no_runtime() -> None:
+    """``edgeperf backends`` must be quick and must not start thread pools."""
+    done = python(
+        "import sys\n"
+        "from edgeperf import EdgeperfError\n"
+        "from edgeperf.backends import *\n"
+        "from edgeperf.backends import backend_names, open_backend\n"
+        "for name in backend_names():\n"
+        "    try: open_backend(name).version()\n"
+        "    except EdgeperfError: pass\n"
+        "roots = {m.partition('.')[0] for m in sys.modules}\n"
+        "print(sorted(roots & {'onnxruntime', 'openvino', 'ai_edge_litert', 'tflite_runtime',"
+        " 'tensorflow'}))"
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    """The message answers the next question."""
+    with pytest.raises(InputError, match=r"no backend 'tpu'; known: tflite, onnxruntime, .*null"):
+        open_backend("tpu")
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install two packages with an entry point each: one sound, one broken."""
+    (tmp_path / "acme_rt.py").write_text(
+        "class Acme:\n"
+        "    name = 'acme'\n"
+        "    formats = ('.acme',)\n"
+        "    def version(self): return 'acme-rt', '1.2'\n"
+    )
+    info = tmp_path / "acme_rt-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rt\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(
+        "[edgeperf.backends]\nacme = acme_rt:Acme\nbroken = acme_rt:Missing\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_a_third_party_joins_by_entry_point(third_party: Path) -> None:
+    """It is listed after our own, opens by name, and takes its own files."""
+    assert backend_names()[: len(BACKENDS)] == tuple(BACKENDS)
+    assert {"acme", "broken"} <= set(backend_names())
+    assert open_backend("acme").version() == ("acme-rt", "1.2")
+    model = third_party / "model.acme"
+    model.write_bytes(b"anything")
+    assert backend_for(model) == "acme"
+
+
+def test_a_broken_third_party_says_which_and_why(third_party: Path) -> None:
+    """Its exception becomes one line; the other backends are not touched by it."""
+    assert third_party.is_dir()
+    with pytest.raises(BackendMissingError, match=r"'broken', from acme_rt:Missing, .*Missing"):
+        open_backend("broken")
+
+
+# Which backend fits a file
+
+
+@pytest.mark.parametrize(
+    ("model", "backend"),
+    [
+        ("vww/models/vww_96_f32.tflite", "tflite"),
+        ("vww/models/vww_96_f32.onnx", "onnxruntime"),
+    ],
+)
+def test_the_file_decides_the_backend(models_dir: Path, model: str, backend: str) -> None:
+    """Each format has one backend that fits it best."""
+    need(backend)
+    assert backend_for(models_dir / model) == backend
+
+
+def test_ir_goes_to_openvino(tmp_path: Path) -> None:
+    """OpenVINO's own format can go nowhere else."""
+    need("openvino")
+    (tmp_path / "net.xml").write_text('<?xml version="1.0"?><net/>')
+    assert backend_for(tmp_path / "net.xml") == "openvino"
+
+
+def test_content_decides_where_the_ending_says_nothing(models_dir: Path, tmp_path: Path) -> None:
+    """A model stored under its hash is still a model."""
+    need("tflite")
+    stored = tmp_path / "0a1b2c"
+    stored.write_bytes((models_dir / "vww/models/vww_96_f32.tflite").read_bytes())
+    assert backend_for(stored) == "tflite"
+    open_backend("tflite").load(stored, SessionOptions()).close()
+
+
+def test_another_runtime_is_named_but_never_taken_in_silence(models_dir: Path) -> None:
+    """A number from another runtime is another number."""
+    need("openvino")
+    done = python(
+        "import sys; sys.modules['onnxruntime'] = None\n"
+        "from pathlib import Path\n"
+        "from edgeperf.backends import backend_for\n"
+        "from edgeperf.backends.base import BackendMissingError\n"
+        "try: backend_for(Path(sys.argv[1]))\n"
+        "except BackendMissingError as error: print(error)",
+        str(models_dir / "vww/models/vww_96_f32.onnx"),
+    )
+    assert "pip install 'edgeperf[onnxruntime]'" in done.stdout, done.stderr
+    assert "--backend openvino" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["tflite", "onnxruntime", "openvino"])
+def test_a_missing_runtime_says_so_and_how_to_install_it(name: str, models_dir: Path) -> None:
+    """Absent is told apart from broken, both by ``version`` and by ``load``."""
+    done = python(
+        "import sys\n"
+        "for root in ('ai_edge_litert', 'tflite_runtime', 'tensorflow', 'onnxruntime',"
+        " 'openvino'): sys.modules[root] = None\n"
+        "from pathlib import Path\n"
+        "from edgeperf.backends import open_backend\n"
+        "from edgeperf.backends.base import BackendMissingError, SessionOptions\n"
+        "backend = open_backend(sys.argv[1])\n"
+        "load = lambda: backend.load(Path(sys.argv[2]), SessionOptions())\n"
+        "for call in (backend.version, load):\n"
+        "    try: call()\n"
+        "    except BackendMissingError as error: print(error)",
+        name,
+        str(models_dir / f"vww/models/vww_96_f32{open_backend(name).formats[-1]}"),
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2, done.stderr
+    assert all(f"pip install 'edgeperf[{name}]'" in line for line in lines)
+
+
+def test_a_broken_runtime_gives_its_own_reason(tmp_path: Path, models_dir: Path) -> None:
+    """An installed runtime that does not load is not called missing."""
+    broken = tmp_path / "onnxruntime"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('libgomp.so.1: cannot open')")
+    done = python(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from edgeperf.backends import open_backend\n"
+        "from edgeperf.backends.base import BackendMissingError, SessionOptions\n"
+        "try: open_backend('onnxruntime').load(Path(sys.argv[1]), SessionOptions())\n"
+        "except BackendMissingError as error: print(error)",
+        str(models_dir / "vww/models/vww_96_f32.onnx"),
+        path=[tmp_path],
+    )
+    assert "installed but does not load: libgomp.so.1" in done.stdout, done.stderr
+
+
+def test_a_runtime_built_for_another_numpy_says_so(tmp_path: Path, models_dir: Path) -> None:
+    """The commonest breakage of tflite-runtime names its cure."""
+    broken = tmp_path / "onnxruntime"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('numpy.core.multiarray failed')")
+    done = python(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from edgeperf.backends import open_backend\n"
+        "from edgeperf.backends.base import BackendMissingError, SessionOptions\n"
+        "try: open_backend('onnxruntime').load(Path(sys.argv[1]), SessionOptions())\n"
+        "except BackendMissingError as error: print(error)",
+        str(models_dir / "vww/models/vww_96_f32.onnx"),
+        path=[tmp_path],
+    )
+    assert "pip install 'numpy<2'" in done.stdout, done.stderr
+
+
+# Bad files, in every backend
+
+
+@pytest.mark.parametrize("name", ["tflite", "onnxruntime", "openvino"])
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "no such file"),
+        (b"", "empty file"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(64), "damaged, or another kind of file"),
+    ],
+)
+def test_a_bad_file_is_one_line(
+    name: str, content: bytes | None, problem: str, tmp_path: Path
+) -> None:
+    """Missing, empty and foreign files are told apart before a runtime sees them."""
+    need(name)
+    model = tmp_path / f"model{open_backend(name).formats[-1]}"
+    if content is not None:
+        model.write_bytes(content)
+    with pytest.raises(ModelError, match=problem) as caught:
+        open_backend(name).load(model, SessionOptions())
+    assert str(model) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["tflite", "onnxruntime", "openvino"])
+def test_a_folder_is_no_model(name: str, tmp_path: Path) -> None:
+    """A SavedModel folder, say."""
+    need(name)
+    with pytest.raises(ModelError, match="not a file"):
+        open_backend(name).load(tmp_path, SessionOptions())
+
+
+def test_the_wrong_backend_names_the_right_one(models_dir: Path) -> None:
+    """``.onnx`` given to TFLite says who takes it."""
+    need("tflite")
+    with pytest.raises(ModelError, match=r"takes \.tflite, not \.onnx; use --backend onnxruntime"):
+        open_backend("tflite").load(models_dir / "vww/models/vww_96_f32.onnx", SessionOptions())
+
+
+def test_a_wrong_ending_is_not_believed(models_dir: Path, tmp_path: Path) -> None:
+    """The content decides, and the message says what it is."""
+    need("tflite")
+    renamed = tmp_path / "model.tflite"
+    renamed.write_bytes((models_dir / "vww/models/vww_96_f32.onnx").read_bytes())
+    with pytest.raises(ModelError, match=r"its content is ONNX, not TFLite"):
+        open_backend("tflite").load(renamed, SessionOptions())
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 0.999])
+def test_a_truncated_file_is_refused(
+    backend: str, ending: str, share: float, models_dir: Path, tmp_path: Path
+) -> None:
+    """Half a download must not end the process in the runtime's parser."""
+    need(backend)
+    whole = (models_dir / f"ic_cifar10/models/resnet8_int8{ending}").read_bytes()
+    model = tmp_path / f"half{ending}"
+    model.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(ModelError, match="damaged"):
+        open_backend(backend).load(model, SessionOptions())
+
+
+@pytest.mark.parametrize("name", ["tflite", "onnxruntime", "openvino", "null"])
+def test_an_unknown_option_lists_the_known_ones(name: str, load: Load) -> None:
+    """A misspelt option never runs with the default."""
+    ending = (*open_backend(name).formats, ".onnx")[0].replace(".xml", ".onnx")
+    with pytest.raises(InputError, match=f"backend '{name}' has no such option; it has: "):
+        load(name, f"vww/models/vww_96_f32{ending}", options={"presicion": "f16"})
+
+
+# What runs, and what comes out
+
+
+@pytest.mark.parametrize("model", FLOAT_MODELS)
+def test_float_models_agree_across_runtimes(model: str, load: Load) -> None:
+    """The same float model gives the same answers to 1e-4, whoever computes them.
+
+    Relative to the largest value: an autoencoder's outputs are not probabilities.
+    """
+    seen: dict[str, list[np.ndarray[Any, Any]]] = {}
+    for backend, ending in PAIRS:
+        if is_here(backend):
+            session = load(backend, model + ending)
+            seen[backend + ending] = answers(session, samples(session, 4))
+            session.close()
+    if len(seen) < 2:
+        pytest.skip("one runtime has nothing to agree with")
+    first = next(iter(seen.values()))
+    for name, given in seen.items():
+        for expected, got in zip(first, given, strict=True):
+            scale = max(1.0, float(np.abs(expected).max()))
+            np.testing.assert_allclose(got / scale, expected / scale, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("model", INT8_MODELS)
+def test_quantisation_is_the_files_own_in_every_runtime(model: str, load: Load) -> None:
+    """ONNX hides it behind a node and OpenVINO drops it; it is found all the same."""
+    found = []
+    for backend, ending in PAIRS:
+        if is_here(backend):
+            session = load(backend, model + ending)
+            ends = (*session.inputs, *session.outputs)
+            found.append([(spec.dtype, spec.quantisation) for spec in ends])
+            session.close()
+    assert found
+    assert all(one == found[0] for one in found)
+    assert all(quantisation is not None for _, quantisation in found[0])
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+def test_results_stay_the_same_objects_and_follow_the_slot(
+    backend: str, ending: str, load: Load
+) -> None:
+    """``results`` is taken once and read for ever; each slot has its own answer."""
+    session = load(backend, f"vww/models/vww_96_f32{ending}")
+    kept = session.results
+    blocks = samples(session, 3)
+    copies = answers(session, blocks)
+    assert all(now is before for now, before in zip(session.results, kept, strict=True))
+    assert not np.array_equal(copies[0], copies[1])
+    session.infer(0)
+    np.testing.assert_array_equal(kept[0], copies[0])
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+def test_the_block_is_read_at_the_query_not_before(backend: str, ending: str, load: Load) -> None:
+    """A slot that is loaded anew gives a new answer: nothing was copied in ``bind``."""
+    session = load(backend, f"vww/models/vww_96_f32{ending}")
+    blocks = samples(session, 2)
+    first, second = answers(session, blocks)
+    blocks[0][0] = blocks[0][1]
+    session.infer(0)
+    np.testing.assert_array_equal(session.results[0], second)
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+def test_a_session_describes_itself(backend: str, ending: str, load: Load) -> None:
+    """Shapes are settled, names are the file's, and the info says what ran."""
+    session = load(backend, f"kws_speech_commands/models/dscnn_int8{ending}")
+    info = session.info()
+    assert session.inputs[0].name == "input_1"
+    assert session.inputs[0].shape == (1, 49, 10, 1)
+    assert session.outputs[0].shape == (1, 12)
+    assert session.results[0].shape == (1, 12)
+    assert info.backend == backend
+    assert info.version[0].isdigit()
+    assert info.threads == 1
+    assert info.device == "CPU"
+    assert info.precision in {"int8", "mixed"}
+    assert info.input_copy == ("runtime" if backend == "tflite" else "none")
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+def test_several_inputs_and_outputs(backend: str, ending: str, load: Load) -> None:
+    """A decoder step: five inputs of mixed types, whose caches have no batch axis of 1."""
+    name = "decoder_step_fp16" if ending == ".tflite" else "decoder_step_f32"
+    session = load(backend, f"mt_en_de/models/{name}{ending}")
+    assert [spec.dtype for spec in session.inputs] == ["int32", "int32", *["float32"] * 3]
+    blocks = [np.zeros((2, *spec.sample_shape), spec.dtype) for spec in session.inputs]
+    blocks[0][1] = 7
+    first, second = answers(session, blocks)
+    assert len(session.results) == 2
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+def test_a_block_that_does_not_fit_is_refused(backend: str, ending: str, load: Load) -> None:
+    """Wrong shape, type or layout is caught before an address is handed out."""
+    session = load(backend, f"vww/models/vww_96_f32{ending}")
+    good = samples(session, 2)[0]
+    bad = (good[:, :, :50], good.astype("float64"), good[..., ::-1])
+    for block in bad:
+        with pytest.raises(ModelError, match=r"'input_1'"):
+            session.bind([block])
+    with pytest.raises(ModelError, match="1 inputs, got 2 blocks"):
+        session.bind([good, good])
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+def test_closing_twice_does_no_harm(backend: str, ending: str, load: Load) -> None:
+    """A worker closes in ``finally``, whatever happened before; kept answers stay readable."""
+    session = load(backend, f"vww/models/vww_96_f32{ending}")
+    copies = answers(session, samples(session, 1))
+    kept = session.results[0]
+    session.close()
+    session.close()
+    np.testing.assert_array_equal(kept, copies[0])
+
+
+THREADS = """
+import json, os, sys
+os.sched_setaffinity(0, {int(cpu) for cpu in sys.argv[3].split(",")})
+from pathlib import Path
+import numpy as np
+from edgeperf.backends import open_backend
+from edgeperf.backends.base import SessionOptions
+def threads():
+    seen = {}
+    for task in os.listdir("/proc/self/task"):
+        ran_ns = int(open(f"/proc/self/task/{task}/schedstat").read().split()[0])
+        for line in open(f"/proc/self/task/{task}/status"):
+            if line.startswith("Cpus_allowed_list:"):
+                seen[task] = (line.split()[1], ran_ns)
+    return seen
+options = SessionOptions(threads=int(sys.argv[4]))
+session = open_backend(sys.argv[1]).load(Path(sys.argv[2]), options)
+session.bind([np.zeros((1, *spec.sample_shape), spec.dtype) for spec in session.inputs])
+for _ in range(int(sys.argv[5])):  # a second thread may wait for its turn
+    before = threads()
+    for _ in range(40):
+        session.infer(0)
+    after = threads()
+    gained = {task: ran - before.get(task, ("", 0))[1] for task, (_, ran) in after.items()}
+    busy = sum(gain > max(gained.values()) / 50 for gain in gained.values())
+    if busy == options.threads:
+        break
+print(json.dumps({"cores": sorted({cores for cores, _ in after.values()}), "busy": busy}))
+"""
+
+
+def threads_of(backend: str, model: Path, cores: str, threads: int, rounds: int) -> dict[str, Any]:
+    """Infer in a pinned process; return the affinities seen and how many threads worked."""
+    done = python(THREADS, backend, str(model), cores, str(threads), str(rounds))
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return seen
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_thread_leaves_the_workers_cores(
+    backend: str, ending: str, threads: int, models_dir: Path
+) -> None:
+    """Pinned to one core, every thread of every runtime stays there."""
+    need(backend)
+    core = str(min(os.sched_getaffinity(0)))
+    model = models_dir / f"imagenet_cls/models/mobilenet_v1_05_160_u8{ending}"
+    assert threads_of(backend, model, core, threads, 1)["cores"] == [core]
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+def test_as_many_threads_work_as_were_asked(backend: str, ending: str, models_dir: Path) -> None:
+    """One means one; two means that a second one does a share of the work."""
+    need(backend)
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("one core")
+    both = ",".join(map(str, cores[:2]))
+    model = models_dir / f"imagenet_cls/models/mobilenet_v1_05_160_u8{ending}"
+    busy = [threads_of(backend, model, both, count, 100)["busy"] for count in (1, 2)]
+    assert busy == [1, 2]
+
+
+QUIET = """
+import sys, threading
+def watch(event, args):
+    if event in {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.posix_spawn"}:
+        print(event, args)
+sys.addaudithook(watch)
+from pathlib import Path
+import numpy as np
+from edgeperf.backends import open_backend
+from edgeperf.backends.base import SessionOptions
+session = open_backend(sys.argv[1]).load(Path(sys.argv[2]), SessionOptions())
+session.bind([np.zeros((1, *spec.sample_shape), spec.dtype) for spec in session.inputs])
+session.infer(0)
+session.info()
+session.close()
+if threading.active_count() > 1:
+    print(threading.enumerate())
+"""
+
+
+@pytest.mark.parametrize(("backend", "ending"), PAIRS)
+def test_a_session_is_silent_and_tells_nobody(
+    backend: str, ending: str, models_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No banner, no telemetry (two of the runtimes have one), no trace in the home folder.
+
+    Telemetry keeps still where it believes to be in a CI job, hence the variable.
+    """
+    need(backend)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = models_dir / f"vww/models/vww_96_int8{ending}"
+    done = python(QUIET, backend, str(model))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+# The null backend
+
+
+def test_null_takes_anything_and_does_nothing() -> None:
+    """The floor of the harness needs no file."""
+    session = open_backend("null").load(Path("whatever"), SessionOptions())
+    session.bind([np.zeros((4, 1, 1), np.float32)])
+    session.infer(3)
+    assert session.results[0].shape == (1, 1)
+    assert session.info().runtime == "edgeperf"
+
+
+def test_null_can_look_like_another_model() -> None:
+    """Its input has the shape and type that the harness shall carry."""
+    options = SessionOptions(options={"input_shape": "1,224,224,3", "dtype": "uint8"})
+    session = open_backend("null").load(Path("x"), options)
+    assert session.inputs[0].shape == (1, 224, 224, 3)
+    assert session.inputs[0].dtype == "uint8"
+
+
+@pytest.mark.parametrize("shape", ["", "1,x", "0,2", "-1,3", "1;2"])
+def test_null_refuses_a_shape_that_is_none(shape: str) -> None:
+    """A bad value is a bad value here too."""
+    with pytest.raises(InputError, match="input_shape"):
+        open_backend("null").load(Path("x"), SessionOptions(options={"input_shape": shape}))
+
+
+def test_every_refusal_is_ours() -> None:
+    """Whatever goes wrong in loading, the command line gets an error it can print."""
+    for name in BACKENDS:
+        if name != "null":
+            with pytest.raises(EdgeperfError):
+                open_backend(name).load(Path("/nowhere/model.onnx"), SessionOptions())
