@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from edgeperf.power.base import MeterError, MeterInputError
+from edgeperf.power.base import MeterError
+from edgeperf.power.discover import find_port
 from edgeperf.power.ports import SerialPort
 
 
@@ -19,11 +20,6 @@ class SerialMeter:
     stopbits: int = 1
 
     def __init__(self, port: str) -> None:
-        if not port:
-            raise MeterInputError(
-                f"meter {self.kind}: no port; expected {self.kind}:/dev/serial/by-id/..., "
-                "see `edgeperf meter ls`"
-            )
         self.port = port
         self._line: SerialPort | None = None
 
@@ -39,7 +35,8 @@ class SerialMeter:
         return self._line
 
     def open(self) -> None:
-        """Claim the port, leaving DTR alone, and throw away what was sent before."""
+        """Claim the port, leaving DTR alone; without a port, the only one that looks right."""
+        self.port = self.port or find_port(self.kind)
         self._line = SerialPort(self.port, self.baud, stopbits=self.stopbits)
 
     def start(self) -> None:

@@ -29,6 +29,7 @@ from edgeperf.power.base import (
     SourceInfo,
     State,
 )
+from edgeperf.power.discover import find_port
 from edgeperf.power.ports import SerialPort
 from edgeperf.power.samples import ReadingDecoder
 from edgeperf.power.serial_meter import SerialMeter
@@ -233,6 +234,7 @@ class TextLine(SerialMeter):
     def open(self) -> None:
         """Claim the port and throw away what was sent before."""
         dtr = None if self._options.dtr == "keep" else False
+        self.port = self.port or find_port(self.kind)
         self._line = SerialPort(self.port, self._options.baud, dtr=dtr)
 
     def identify(self) -> Identity:

@@ -105,6 +105,17 @@ class Bench:
                 return fault
         return None
 
+    def damage(self, message: bytes, t_s: float) -> bytes:
+        """Return what is left of a message after the faults that act on bytes."""
+        if (drop := self.fault(FaultKind.DROP, t_s)) and self.random.random() < drop.share:
+            at = self.random.randrange(len(message))
+            message = message[:at] + message[at + 1 :]
+        flip = self.fault(FaultKind.CRC, t_s)
+        if flip and message and self.random.random() < flip.share:
+            at = self.random.randrange(len(message))
+            message = message[:at] + bytes([message[at] ^ 1]) + message[at + 1 :]
+        return message
+
     def power_w(self, t_s: Any) -> Floats:
         """Return what the meter sees at *t_s* (a number or an array), noise included."""
         watts = self.waveform.power_w(t_s)

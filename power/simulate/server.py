@@ -11,10 +11,15 @@ import select
 import threading
 import time
 import tty
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from edgeperf.power.simulate.bench import Bench, Device, FaultKind
+from edgeperf.power import simulator_class
+from edgeperf.power.base import MeterInputError
+from edgeperf.power.simulate.bench import Bench, Device, FaultKind, parse_fault
+from edgeperf.power.simulate.waveform import parse_waveform
 
 #: How long the loop may sleep; bounds how late a fault begins.
 NAP_S = 0.05
@@ -88,21 +93,11 @@ class PtyServer:
         self._send()
 
     def _queue(self, message: bytes) -> None:
-        message = self._break(message)
+        message = self._bench.damage(message, time.monotonic())
         if len(self._pending) + len(message) > max(self._device.queue_bytes, len(message)):
             self.dropped_bytes += len(message)
         else:
             self._pending += message
-
-    def _break(self, message: bytes) -> bytes:
-        now_s, dice = time.monotonic(), self._bench.random
-        if (drop := self._bench.fault(FaultKind.DROP, now_s)) and dice.random() < drop.share:
-            at = dice.randrange(len(message))
-            message = message[:at] + message[at + 1 :]
-        if (flip := self._bench.fault(FaultKind.CRC, now_s)) and dice.random() < flip.share:
-            at = dice.randrange(len(message)) if message else 0
-            message = message[:at] + bytes([message[at] ^ 1]) + message[at + 1 :]
-        return message
 
     def _send(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -134,3 +129,40 @@ class PtyServer:
             os.close(self._slave)
             os.close(self._master)
             self._master = self._slave = -1
+
+
+def open_simulated(
+    kind: str,
+    link: Path,
+    waveform: str = "constant:6",
+    *,
+    voltage_v: float = 5.0,
+    faults: Sequence[str] = (),
+    **device: Any,
+) -> PtyServer:
+    """Make a simulated meter; enter it to plug it in.
+
+    Args:
+        kind: Name in :data:`edgeperf.power.SIMULATORS`.
+        link: Where its port shall appear.
+        waveform: As :func:`~edgeperf.power.simulate.waveform.parse_waveform` takes it.
+        voltage_v: Supply voltage of the load.
+        faults: As :func:`~edgeperf.power.simulate.bench.parse_fault` takes them; their
+            seconds begin now.
+        **device: Further arguments of the device.
+
+    Raises:
+        MeterInputError: Kind, waveform, fault or argument cannot be used.
+    """
+    make = simulator_class(kind)
+    bench = Bench(
+        parse_waveform(waveform),
+        voltage_v=voltage_v,
+        faults=[parse_fault(text) for text in faults],
+        start_s=time.monotonic(),
+    )
+    server: type[PtyServer] = getattr(make, "server", PtyServer)
+    try:
+        return server(make(bench, **device), bench, link)
+    except TypeError as error:
+        raise MeterInputError(f"simulated {kind}: {error}") from error

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from edgeperf.power import meter_class, simulator_class
+from edgeperf.power import meter_class
 from edgeperf.power.base import Chunk, Decoder, Source, SourceInfo
 from edgeperf.power.samples import Samples
-from edgeperf.power.simulate.bench import Bench, parse_fault
-from edgeperf.power.simulate.server import PtyServer
-from edgeperf.power.simulate.waveform import Waveform, parse_waveform
+from edgeperf.power.simulate.server import PtyServer, open_simulated
+from edgeperf.power.simulate.waveform import Waveform
 from edgeperf.power.window import look
 
 VECTORS = json.loads(Path(__file__).with_name("meter-vectors.json").read_text())
@@ -51,17 +50,11 @@ def simulate(tmp_path: Path) -> Iterator[Simulate]:
             faults: tuple[str, ...] = (),
             **device: Any,
         ) -> PtyServer:
-            bench = Bench(
-                parse_waveform(waveform),
-                voltage_v=voltage_v,
-                faults=[parse_fault(text) for text in faults],
-                start_s=time.monotonic(),
-            )
             link = tmp_path / f"{kind}-{len(list(tmp_path.iterdir()))}"
-            make = simulator_class(kind)
-            server = getattr(make, "server", PtyServer)
-            started: PtyServer = stack.enter_context(server(make(bench, **device), bench, link))
-            return started
+            server = open_simulated(
+                kind, link, waveform, voltage_v=voltage_v, faults=faults, **device
+            )
+            return stack.enter_context(server)
 
         yield start
 

@@ -154,6 +154,7 @@ def test_silent_port(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("textline:/dev/no-such-port", "no such port"),
         ("textline:/dev/null", "not a serial port"),
+        ("textline", "no port given, and none here looks like one"),
     ],
 )
 def test_wrong_port(spec: str, complaint: str) -> None:
@@ -165,7 +166,6 @@ def test_wrong_port(spec: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ("textline", "no port"),
         ("textline:/dev/x,columns=ms+mV", "expected one power"),
         ("textline:/dev/x,bauds=9600", "bauds: no such option; textline has baud, "),
         ("textline:/dev/x,baud=fast", "baud"),
