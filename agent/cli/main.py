@@ -18,6 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("listings:models", "List the models of the catalogue."),
     "tasks": ("listings:tasks", "List the tasks."),
     "backends": ("listings:backends", "List the runtimes, and why one is missing."),
+    "meter": ("meter:meter", "Find, try and record power meters."),
+    "simulate-meter": ("meter:simulate_meter", "Play a meter on a pty, for trying things out."),
     "doctor": ("doctor:doctor", "Tell what this board can measure and what is missing."),
 }
 
