@@ -44,8 +44,17 @@ class Precision(str, enum.Enum):
     INT8 = "int8"
 
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-PositiveFloat = Annotated[float, msgspec.Meta(gt=0)]
+#: A day, and as many queries as can be kept: longer is a slip of the hand.
+LONGEST_MS = 24 * 3600 * 1000
+MOST_QUERIES = 1 << 26
+
+Word = Annotated[str, msgspec.Meta(min_length=1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+Queries = Annotated[int, msgspec.Meta(ge=1, le=MOST_QUERIES)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_MS)]
+LatencyMs = Annotated[float, msgspec.Meta(ge=0.01, le=LONGEST_MS)]
+Rate = Annotated[float, msgspec.Meta(ge=0.01, le=1e6)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_MS / 1000)]
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,30 +88,30 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         meter: A meter spec, ``KIND:PORT,KEY=VALUE``; None measures no power.
     """
 
-    model: str
+    model: Word
     scenario: Scenario = Scenario.SINGLE_STREAM
     preset: Preset = Preset.FAST
-    backend: str | None = None
+    backend: Word | None = None
     precision: Precision | None = None
-    task: str | None = None
-    data: str | None = None
-    inputs_file: str | None = None
+    task: Word | None = None
+    data: Word | None = None
+    inputs_file: Word | None = None
     shapes: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     cores: tuple[int, ...] | None = None
-    workers: Positive | None = None
-    threads: Positive = 1
+    workers: Count | None = None
+    threads: Count = 1
     options: dict[str, str] = msgspec.field(default_factory=dict)
-    samples_per_query: Positive = 8
-    target_qps: PositiveFloat | None = None
-    target_latency_ms: PositiveFloat | None = None
-    min_duration_ms: Positive | None = None
-    min_query_count: Positive | None = None
+    samples_per_query: Count = 8
+    target_qps: Rate | None = None
+    target_latency_ms: LatencyMs | None = None
+    min_duration_ms: Milliseconds | None = None
+    min_query_count: Queries | None = None
     accuracy: bool = True
     gate: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.99
     ungated: bool = False
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
-    stall_s: PositiveFloat = 60.0
-    meter: str | None = None
+    stall_s: Seconds = 60.0
+    meter: Word | None = None
 
     def __post_init__(self) -> None:
         """Refuse what means nothing, rather than ignore it."""

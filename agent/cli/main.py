@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 
 from edgeperf import InputError, __version__
+from edgeperf.agent.cli.console import stdout_may_close
 from edgeperf.agent.cli.ending import end_on_signals, ending_of
 
 #: Command -> where it is, and its line in ``--help``. Strings, so that help loads none.
@@ -57,15 +58,16 @@ def edgeperf() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     end_on_signals()
+    status: object = None
     args = None if argv is None else list(argv)
     try:
-        status = edgeperf.main(args=args, prog_name="edgeperf", standalone_mode=False)
+        with stdout_may_close():
+            status = edgeperf.main(args=args, prog_name="edgeperf", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return InputError.exit_code
-    except BrokenPipeError:  # our reader went away: `edgeperf show | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except SystemExit as error:  # click's own end when our reader went away
+        return error.code if isinstance(error.code, int) else 0
     except BaseException as error:  # noqa: BLE001 - a user never sees a traceback unasked
         return _tell(error)
     return status if isinstance(status, int) else 0

@@ -1,5 +1,7 @@
 """``edgeperf run``: one board, now."""
 
+import contextlib
+import fcntl
 import json
 import math
 import os
@@ -11,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from edgeperf.agent.cli.console import stdout_may_close
 from edgeperf.agent.cli.ending import ending_of, ignore_signals
 from edgeperf.agent.events import Event, Failed, Finished, Phase, Progress
 from edgeperf.agent.result import Result, Status, result_to_json
@@ -86,15 +89,24 @@ def run(
     send = _sender(events)
     try:
         spec = _spec(spec_file, given)
-        result, directory = _execute(spec, Path(output or RESULTS), send)
+        result, directory = _execute(spec, _output(output), send)
     except BaseException as error:
         ending = ending_of(error)
         send(Failed(message=ending.text, exit_code=ending.status))
         raise
     code = _EXIT[result.verdict.status]
     send(Finished(directory=str(directory), status=result.verdict.status.value, exit_code=code))
-    _print(result, directory, as_json=as_json)
+    with stdout_may_close():
+        _print(result, directory, as_json=as_json)
     return code
+
+
+def _output(given: str | None) -> Path:
+    if given == "":
+        raise SpecError("--output: is empty")
+    path = RESULTS if given is None else given
+    _check_text("--output", path)
+    return Path(path)
 
 
 def _execute(spec: RunSpec, output: Path, send: Callable[[Event], None]) -> tuple[Result, Path]:
@@ -127,12 +139,15 @@ def _sender(descriptor: int | None) -> Callable[[Event], None]:
     if descriptor is None:
         return _nobody
     try:
-        os.fstat(descriptor)
-    except OSError as error:
-        raise SpecError(f"--events {descriptor}: {error.strerror}") from error
+        mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+    except (OSError, OverflowError) as error:
+        raise SpecError(f"--events {descriptor}: not an open file descriptor") from error
+    if mode == os.O_RDONLY:
+        raise SpecError(f"--events {descriptor}: open for reading only")
 
     def send(event: Event) -> None:
-        os.write(descriptor, msgspec.json.encode(event) + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # nobody listens any more: measure on
+            os.write(descriptor, msgspec.json.encode(event) + b"\n")
 
     return send
 
@@ -154,6 +169,8 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
     if given["model"] is None:
         raise SpecError("MODEL: give a model file or a catalogue name (see: edgeperf models)")
     fields = {name: value for name, value in given.items() if _is_given(value)}
+    for name, value in fields.items():
+        _check_text(name, value)
     fields["accuracy"] = not fields.pop("no_accuracy", False)
     fields["options"] = dict(_pair("--option", text) for text in fields.pop("options", ()))
     fields["shapes"] = {
@@ -167,6 +184,14 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
     if "min_duration" in fields:
         fields["min_duration_ms"] = _milliseconds("--min-duration", fields.pop("min_duration"))
     return spec_from_mapping(json.loads(json.dumps(fields)))
+
+
+def _check_text(name: str, value: object) -> None:
+    """Refuse what cannot stand in a JSON file."""
+    try:
+        str(value).encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(f"{name} {value!r}: the name is not UTF-8; rename the file") from error
 
 
 def _is_given(value: object) -> bool:

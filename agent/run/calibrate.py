@@ -8,12 +8,13 @@ import heapq
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 
-from edgeperf import EdgeperfError, InputError
+from edgeperf import InputError
+from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.jobs import LoadPlan
-from edgeperf.agent.run.loadgen import AHEAD, BYTES_PER_QUERY, Hints
+from edgeperf.agent.run.loadgen import Hints
+from edgeperf.agent.run.size import check_size, needed_hint_ns
 from edgeperf.agent.run.team import MAX_CHUNKS, Team
 
 #: Work that an Offline worker takes at a time: taking costs 3 µs, an idle end of the run
@@ -28,23 +29,11 @@ MOST_HINT_SHARE = 1.7
 #: calibration under a passing load must not make it end too early.
 OFFLINE_SHARE = 1.15
 _WARMUP_INFERENCES = 5
-_MEMORY_SHARE = 0.7
+_ACCURACY_LOAD = 0.7
 #: Of the latency bound: what simulation may use up, the rest is for what it cannot know.
 _SERVER_MARGIN = 0.8
 _SERVER_MOST_LOAD = 0.7
 _SIMULATED_QUERIES = 6_000
-
-
-class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bare loop showed.
-
-    Attributes:
-        latency_ns: Median of one query; Server and Offline: of one sample on one worker.
-        throughput_sps: Samples per second of the whole team.
-    """
-
-    latency_ns: float
-    throughput_sps: float
 
 
 def calibrate(plan: LoadPlan, team: Team, workers: int, samples: int) -> Calibration:
@@ -125,35 +114,22 @@ def hints_for(plan: LoadPlan, found: Calibration, workers: int, *, available_byt
     """Return what LoadGen is told.
 
     Raises:
-        InputError: Server: the SUT cannot meet the bound at any rate.
-        EdgeperfError: LoadGen's queries would not fit the memory that is free.
+        InputError: Server: the SUT cannot meet the bound at any rate; or the queries would
+            not fit the memory that is free, or what one test keeps.
     """
+    hint_ns, qps = HINT_SHARE * found.latency_ns, found.throughput_sps
+    if plan.accuracy:  # untimed, whatever rate was asked for
+        return Hints(latency_ns=hint_ns, target_qps=_ACCURACY_LOAD * qps)
     if plan.scenario == "Offline":
-        qps = OFFLINE_SHARE * found.throughput_sps
-        return Hints(latency_ns=found.latency_ns, target_qps=qps)
-    if plan.scenario == "Server":
+        qps *= OFFLINE_SHARE
+    elif plan.scenario == "Server":
         qps = plan.target_qps or sustainable_qps(found.latency_ns, workers, plan.target_latency_ns)
-        return Hints(latency_ns=found.latency_ns, target_qps=qps)
-    hint = HINT_SHARE * found.latency_ns
-    if not plan.accuracy:
-        hint = _fitting_hint(plan, found.latency_ns, available_bytes)
-    return Hints(latency_ns=hint, target_qps=0.0)
-
-
-def _fitting_hint(plan: LoadPlan, latency_ns: float, available_bytes: int) -> float:
-    duration_ns = (600_000 if plan.min_duration_ms is None else plan.min_duration_ms) * 1e6
-    per_query = BYTES_PER_QUERY
-    room = available_bytes * _MEMORY_SHARE
-    needed_hint = AHEAD * duration_ns * per_query / room
-    if needed_hint > MOST_HINT_SHARE * latency_ns:
-        fits_s = MOST_HINT_SHARE * latency_ns * room / (AHEAD * per_query) / 1e9
-        raise EdgeperfError(
-            f"LoadGen would need {AHEAD * duration_ns * per_query / latency_ns / 1e9:.1f} GB for"
-            f" its queries ({latency_ns / 1e3:.0f} µs each for {duration_ns / 1e9:.0f} s), and"
-            f" {available_bytes / 1e9:.1f} GB are free; at most --min-duration"
-            f" {max(1, int(fits_s))} fits"
+    else:
+        hint_ns = max(
+            hint_ns, min(needed_hint_ns(plan, available_bytes), MOST_HINT_SHARE * found.latency_ns)
         )
-    return max(HINT_SHARE * latency_ns, needed_hint)
+    check_size(plan, found, Hints(latency_ns=hint_ns, target_qps=qps), available_bytes)
+    return Hints(latency_ns=hint_ns, target_qps=qps)
 
 
 def sustainable_qps(service_ns: float, workers: int, bound_ns: int) -> float:

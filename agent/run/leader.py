@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from edgeperf.agent.board import available_memory_bytes
 from edgeperf.agent.run import loadgen
-from edgeperf.agent.run.calibrate import Calibration, calibrate, hints_for
+from edgeperf.agent.run.calibrate import calibrate, hints_for
+from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.child import fail
 from edgeperf.agent.run.jobs import Calibrated, Done, WorkerJob
 from edgeperf.agent.run.sut import (

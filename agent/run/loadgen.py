@@ -14,10 +14,6 @@ import msgspec
 from edgeperf import EdgeperfError
 from edgeperf.agent.run.jobs import LoadPlan
 
-#: Bytes that LoadGen keeps per query it generates ahead (measured: 317 to 332).
-BYTES_PER_QUERY = 330
-#: LoadGen generates twice the queries that the hint promises.
-AHEAD = 2
 _NS_PER_MS = 1_000_000
 
 Settings = lg.TestSettings

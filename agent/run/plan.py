@@ -16,6 +16,8 @@ from edgeperf.agent.run.layout import Layout, lay_out
 from edgeperf.agent.run.model_choice import ModelFile, choose_model, with_reference
 from edgeperf.agent.spec import Preset, RunSpec, Scenario
 from edgeperf.datasets import open_task
+from edgeperf.power import parse_meter_spec
+from edgeperf.power.base import MeterInputError
 
 #: Minimum duration of each preset; None leaves MLPerf's 600 s.
 DURATION_MS = {Preset.VALID: None, Preset.FAST: 60_000, Preset.SMOKE: 2_000}
@@ -78,6 +80,7 @@ def make_plan(spec: RunSpec) -> Plan:
     Raises:
         InputError: The model, the task, the backend or the cores cannot be had; one line.
     """
+    _check_meter(spec)
     choice = choose_model(spec)
     task_name = spec.task or choice.task
     task = None if task_name is None else open_task(task_name)
@@ -109,6 +112,17 @@ def make_plan(spec: RunSpec) -> Plan:
         target_latency_ns=bound_ns,
         timed=_timed(task.timed_postprocessing if task else False),
     )
+
+
+def _check_meter(spec: RunSpec) -> None:
+    """Refuse a meter that cannot be there, before minutes are spent on the accuracy test."""
+    if spec.meter is None:
+        return
+    port = parse_meter_spec(spec.meter).port
+    if port is not None and port.startswith("/") and not Path(port).exists():
+        raise MeterInputError(
+            f"meter on {port}: no such port; plug it in, or see `edgeperf meter ls`"
+        )
 
 
 def _timed(postprocessing: bool) -> tuple[str, ...]:  # noqa: FBT001 - private, one caller

@@ -1,0 +1,78 @@
+"""Whether a test fits: LoadGen makes all its queries before the first is issued.
+
+An 80 µs model for MLPerf's 600 s needs 4.8 GB of them. That is known after calibration,
+so it is refused then, in one line that says what fits, and not by the OOM killer.
+"""
+
+from edgeperf import InputError
+from edgeperf.agent.run.calibration import Calibration
+from edgeperf.agent.run.jobs import LoadPlan
+from edgeperf.agent.run.loadgen import Hints
+from edgeperf.agent.run.team import CAPACITY
+
+#: Bytes that LoadGen keeps per query it makes ahead (measured: 317 to 332; Server 400),
+#: and for each further sample of a query.
+BYTES_PER_QUERY = 330
+BYTES_PER_SERVER_QUERY = 420
+BYTES_PER_FURTHER_SAMPLE = 70
+#: Offline, per sample: LoadGen's own 126 to 500, and the lists that Python is handed.
+BYTES_PER_OFFLINE_SAMPLE = 600
+#: LoadGen generates twice the queries that the hint promises.
+AHEAD = 2
+_RULES_DURATION_MS = 600_000
+_OFFLINE_SLACK = 1.1
+#: Of the free memory: what LoadGen's queries may take.
+MEMORY_SHARE = 0.7
+
+
+def _duration_ns(plan: LoadPlan) -> float:
+    return (plan.min_duration_ms or _RULES_DURATION_MS) * 1e6
+
+
+def _bytes_per_query(plan: LoadPlan) -> int:
+    if plan.scenario == "Server":
+        return BYTES_PER_SERVER_QUERY
+    if plan.scenario == "Offline":
+        return BYTES_PER_OFFLINE_SAMPLE
+    further = plan.samples_per_query - 1 if plan.scenario == "MultiStream" else 0
+    return BYTES_PER_QUERY + BYTES_PER_FURTHER_SAMPLE * further
+
+
+def needed_hint_ns(plan: LoadPlan, available_bytes: int) -> float:
+    """Return the shortest latency hint whose queries fit the memory."""
+    room = max(1.0, available_bytes * MEMORY_SHARE)
+    return AHEAD * _duration_ns(plan) * _bytes_per_query(plan) / room
+
+
+def _made_ahead(plan: LoadPlan, hints: Hints) -> float:
+    """Return how many queries (Offline: samples) LoadGen will make."""
+    seconds = _duration_ns(plan) / 1e9
+    if plan.scenario == "Server":
+        made = hints.target_qps * seconds
+    elif plan.scenario == "Offline":
+        made = _OFFLINE_SLACK * hints.target_qps * seconds
+    else:
+        made = AHEAD * seconds * 1e9 / hints.latency_ns
+    return max(made, float(plan.min_query_count or 0))
+
+
+def check_size(plan: LoadPlan, found: Calibration, hints: Hints, available_bytes: int) -> None:
+    """Refuse a test that would not fit.
+
+    Raises:
+        InputError: Its queries need more memory than is free, or are more than one test
+            keeps the times of.
+    """
+    made = _made_ahead(plan, hints)
+    needed, room = made * _bytes_per_query(plan), available_bytes * MEMORY_SHARE
+    answered = made if plan.scenario in ("Server", "Offline") else made / AHEAD
+    if needed <= room and answered <= CAPACITY:
+        return
+    share = min(room / needed, CAPACITY / answered)
+    queries, seconds = made * share, _duration_ns(plan) * share / 1e9
+    raise InputError(
+        f"{plan.scenario}: LoadGen would make {made:.3g} queries ahead, {needed / 1e9:.1f} GB"
+        f" ({available_bytes / 1e9:.1f} GB are free; one test keeps {CAPACITY:.3g}), since one"
+        f" sample takes {found.latency_ns / 1e3:.3g} µs here; at most --min-duration"
+        f" {max(1, int(seconds))} and --min-queries {int(queries)} fit"
+    )
