@@ -136,8 +136,8 @@ class Pzem004t(ModbusMeter):
             edge_s=0.6,
             max_power_w=23_000.0,
             notes=(
-                "power in steps of 0.1 W, none below 0.4 W: too coarse for a board under 20 W",
-                "a frozen meter cannot be told from a steady load",
+                "Power comes in steps of 0.1 W, none below 0.4 W: too coarse below 20 W.",
+                "A frozen meter cannot be told from a steady load.",
             ),
         )
 

@@ -138,8 +138,8 @@ class Pzem017(ModbusMeter):
             edge_s=0.6,
             max_power_w=90_000.0,
             notes=(
-                "power in steps of 0.1 W, current in steps of 10 mA: use it above 10 W",
-                "a frozen meter cannot be told from a steady load",
+                "Power comes in steps of 0.1 W, current in steps of 10 mA: use it above 10 W.",
+                "A frozen meter cannot be told from a steady load.",
             ),
         )
 
