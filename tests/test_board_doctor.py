@@ -190,6 +190,8 @@ def test_a_raspberry_pi_5(tree: Tree) -> None:
     assert (meter.status, meter.value) == (Health.OK, "/dev/ttyACM0 may be opened")
     assert ports["port /dev/ttyAMA10"].status is Health.OK
     assert ports["ModemManager"].status is Health.WARN
+    tree({"etc/udev/rules.d/70-edgeperf.rules": ""})
+    assert "ModemManager" not in look(probe_ports, board)
 
 
 def test_a_jetson_orin_nano(tree: Tree) -> None:

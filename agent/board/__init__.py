@@ -22,6 +22,7 @@ from edgeperf.agent.board.host import DiskSpace, available_memory_bytes, disk_sp
 from edgeperf.agent.board.kernel_files import format_core_list, parse_core_list
 from edgeperf.agent.board.load import OwnLoad, OwnLoadMeter
 from edgeperf.agent.board.sampler import Sample, Sampler
+from edgeperf.agent.board.supervision import Supervisor
 from edgeperf.agent.board.threads import PinError, ThreadSeen, pin, pin_process, threads_of
 from edgeperf.agent.board.throttle import ThrottleState
 from edgeperf.agent.board.window import CoreWindow, PressureShare, WindowConditions, compare
@@ -43,6 +44,7 @@ __all__ = [
     "Sampler",
     "Sensors",
     "Snapshot",
+    "Supervisor",
     "ThreadSeen",
     "ThrottleState",
     "WindowConditions",

@@ -20,7 +20,7 @@ _INTRUDERS = {
     " (deploy/install.sh), or sudo systemctl disable --now ModemManager",
     "brltty": "it takes some USB-serial chips for Braille displays: sudo apt remove brltty",
 }
-_RULES = "99-edgeperf.rules"
+_RULES = "70-edgeperf.rules"
 
 
 def probe_ports(board: Board) -> Iterator[Finding]:
