@@ -1,0 +1,187 @@
+"""The scripts and units that put edgeperf on a board.
+
+The whole way, from a wheelhouse to a measurement and away again, is
+``deploy/test/install-check``; here is what needs no packages.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+SCRIPTS = ("install.sh", "build-wheelhouse", "copy-source", "test/install-check")
+UNITS = ("edgeperf-agent.service", "edgeperf-coordinator.service")
+
+
+def tool(name: str) -> str:
+    """Return the path of a checking tool; without it a test is skipped, but not in CI."""
+    path = shutil.which(name)
+    if path is None:
+        reason = f"{name} is not installed"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+def script(
+    name: str, *arguments: str, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run one of the scripts."""
+    return subprocess.run(
+        [str(DEPLOY / name), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+@pytest.fixture
+def bare_root(tmp_path: Path) -> Path:
+    """Return a root with users and groups and nothing else."""
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    (root / "etc/group").write_text("root:x:0:\n")
+    return root
+
+
+def pretend(folder: Path, command: str, output: str) -> dict[str, str]:
+    """Return an environment in which *command* prints *output*, as on another board."""
+    folder.mkdir(exist_ok=True)
+    (folder / command).write_text(f"#!/bin/sh\nprintf '%s\\n' '{output}'\n")
+    (folder / command).chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_are_clean(name: str) -> None:
+    """shellcheck finds nothing."""  # noqa: D403 - the tool's name
+    done = subprocess.run(
+        [tool("shellcheck"), str(DEPLOY / name)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_units_are_sound_and_hardened(unit: str) -> None:
+    """systemd understands every line, and rates the exposure at 3.0 or better."""  # noqa: D403
+    systemd = tool("systemd-analyze")
+    path = DEPLOY / "systemd" / unit
+    verify = [systemd, "verify", "--man=no", str(path)]
+    checked = subprocess.run(verify, capture_output=True, text=True, check=False)
+    # The command itself is on boards only.
+    complaints = [line for line in checked.stderr.splitlines() if "is not executable" not in line]
+    assert complaints == []
+    rate = [systemd, "security", "--offline=yes", "--threshold=30", "--no-pager", str(path)]
+    rated = subprocess.run(rate, capture_output=True, text=True, check=False)
+    assert rated.returncode == 0, rated.stdout
+
+
+def test_the_agent_may_compile_at_run_time() -> None:
+    """OpenVINO dies where memory may not be both written and executed."""
+    lines = (DEPLOY / "systemd/edgeperf-agent.service").read_text().splitlines()
+    assert not [line for line in lines if line.startswith("MemoryDenyWriteExecute")]
+
+
+@pytest.mark.parametrize("name", ["install.sh", "build-wheelhouse"])
+def test_help_is_there(name: str) -> None:
+    """Help goes to stdout and ends well; an unknown option is status 2 and one line."""
+    shown = script(name, "--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("Usage:")
+    wrong = script(name, "--frobnicate")
+    assert wrong.returncode == 2
+    assert wrong.stderr == f"{name}: unknown option --frobnicate; see --help\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "says"),
+    [
+        ("uname", "armv7l", "armv7l is not Linux"),
+        ("getconf", "32", "32-bit system on a 64-bit kernel; install the 64-bit OS image"),
+        ("df", "h h h h h\nd 9 9 12 1% /", "12 MB free at .* 1000 MB are needed; make room"),
+    ],
+)
+def test_a_board_that_does_not_fit_is_refused(
+    bare_root: Path, tmp_path: Path, command: str, output: str, says: str
+) -> None:
+    """One line says what is wrong and the way round, before anything is touched."""
+    environment = pretend(tmp_path / "bin", command, output)
+    done = script("install.sh", "--root", str(bare_root), environment=environment)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert re.search(says, done.stderr)
+    assert not (bare_root / "opt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (("--python", "/bin/false"), 3, "--python /bin/false: not a Python of 3.10 or newer"),
+        (("--wheelhouse", "/nowhere"), 2, "--wheelhouse /nowhere: no such folder"),
+        (("--backends", "tflite,coral"), 2, "no backend coral; known: tflite, onnxruntime"),
+        (("--prefix", "opt"), 2, "--prefix opt: give a path from the root"),
+        (("--prefix",), 2, "--prefix needs a value"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    bare_root: Path, arguments: tuple[str, ...], status: int, says: str
+) -> None:
+    """Each names the option, what is wrong with it, and what is expected."""
+    done = script("install.sh", "--root", str(bare_root), *arguments)
+    assert done.returncode == status
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+
+
+def test_an_empty_wheelhouse_is_refused(bare_root: Path, tmp_path: Path) -> None:
+    """Without LoadGen's wheel nothing is begun."""
+    (tmp_path / "wheels").mkdir()
+    done = script("install.sh", "--root", str(bare_root), "--wheelhouse", str(tmp_path / "wheels"))
+    assert done.returncode == 3
+    assert "has no LoadGen wheel; make it anew with deploy/build-wheelhouse" in done.stderr
+    assert not (bare_root / "opt").exists()
+
+
+def test_a_read_only_root_is_refused(bare_root: Path) -> None:
+    """A root mounted read-only is named, with the way round."""
+    inside = 'mount -t tmpfs -o ro none "$1" && exec "$2" --root "$1"'
+    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", inside, "sh"]
+    command += [str(bare_root), str(DEPLOY / "install.sh")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no mount name space here: {done.stderr.strip()}")
+    assert done.returncode == 3
+    assert "cannot be written to (a read-only root?)" in done.stderr
+
+
+def test_without_network_and_wheelhouse_the_way_round_is_named(bare_root: Path) -> None:
+    """pip's pages of errors become one line, and uninstalling takes the rest away."""  # noqa: D403
+    unreachable = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
+    unreachable |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+    done = script("install.sh", "--root", str(bare_root), "--no-service", environment=unreachable)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "no network; connect the board, or use --wheelhouse" in done.stderr
+    assert script("install.sh", "--root", str(bare_root), "--uninstall").returncode == 0
+    assert sorted(path.name for path in bare_root.iterdir()) == ["etc"]
+
+
+def test_build_wheelhouse_refuses_what_it_does_not_know() -> None:
+    """An unknown target, none, or two are one line and status 2."""
+    for arguments, says in (
+        (("jetpack9",), "no target jetpack9"),
+        ((), "no target; see --help"),
+        (("jetpack6", "jetpack7"), "one target at a time"),
+        (("jetpack6", "--backends", "coral"), "no backend coral"),
+    ):
+        done = script("build-wheelhouse", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert says in done.stderr
