@@ -5,6 +5,9 @@ segmentation fault. What can be told cheaply is told here, in one line. The cont
 decides; the ending is a hint for people (a stored model may be named by its hash).
 """
 
+import contextlib
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from edgeperf.backends.base import ModelError
@@ -61,6 +64,18 @@ def check_format(model: Path, backend: str, formats: tuple[str, ...]) -> str:
             f"{model}: its weights, {model.with_suffix('.bin').name}, are not beside it"
         )
     return found
+
+
+@contextlib.contextmanager
+def with_ending(model: Path, ending: str) -> Iterator[Path]:
+    """Give a path to *model* that ends in *ending*, for a runtime that goes by names."""
+    if model.suffix == ending:
+        yield model
+        return
+    with tempfile.TemporaryDirectory(prefix="edgeperf-") as folder:
+        link = Path(folder) / f"model{ending}"
+        link.symlink_to(model.resolve())
+        yield link
 
 
 def _head(model: Path) -> bytes:

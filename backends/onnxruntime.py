@@ -40,7 +40,14 @@ from edgeperf.backends.runtimes import (
     missing,
     one_line,
 )
-from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes, unbound
+from edgeperf.backends.shapes import (
+    check_batch,
+    check_blocks,
+    copy_answer,
+    really,
+    settle_shapes,
+    unbound,
+)
 from edgeperf.datasets.tensors import TensorSpec
 
 DISTRIBUTIONS = (
@@ -200,7 +207,7 @@ class OnnxRuntimeSession:
         def infer(slot: int) -> None:
             feed = {name: block[slot] for name, block in zip(names, self._blocks, strict=True)}
             for result, value in zip(self.results, run(None, feed), strict=True):
-                np.copyto(result, value)
+                copy_answer(value, result)
 
         return infer
 

@@ -23,7 +23,7 @@ from edgeperf.backends.base import (
     RuntimeInfo,
     SessionOptions,
 )
-from edgeperf.backends.model_file import check_format
+from edgeperf.backends.model_file import check_format, with_ending
 from edgeperf.backends.openvino_graph import (
     READ_BACK,
     arithmetic,
@@ -41,7 +41,14 @@ from edgeperf.backends.runtimes import (
     missing,
     one_line,
 )
-from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes, unbound
+from edgeperf.backends.shapes import (
+    check_batch,
+    check_blocks,
+    copy_answer,
+    really,
+    settle_shapes,
+    unbound,
+)
 from edgeperf.datasets.tensors import TensorSpec
 
 FORMATS = (".xml", ".onnx", ".tflite")
@@ -70,8 +77,8 @@ class OpenVinoSession:
         _check_device(self._core, self._options["device"])
         self._tensors: list[Any] = []
         try:
-            with quiet_stderr():
-                graph = self._core.read_model(str(model))
+            with quiet_stderr(), with_ending(model, form) as named:
+                graph = self._core.read_model(str(named))
                 free = port_specs(graph.inputs, said_in)
                 check_batch(free, port_specs(graph.outputs, said_out), options.shapes)
                 self.inputs: tuple[TensorSpec, ...] = settle_shapes(free, options.shapes)
@@ -106,8 +113,13 @@ class OpenVinoSession:
             really(spec, value)
             for spec, value in zip(port_specs(self._compiled.outputs, said), found, strict=True)
         )
-        for place, result in enumerate(self.results):
-            self._request.set_output_tensor(place, self._ov.Tensor(result, shared_memory=True))
+        self._copied: list[tuple[int, Array]] = []
+        for place, (port, result) in enumerate(zip(self._compiled.outputs, found, strict=True)):
+            if port.get_partial_shape().is_dynamic:
+                self._copied.append((place, result))
+            else:
+                bound = self._ov.Tensor(result, shared_memory=True)
+                self._request.set_output_tensor(place, bound)
 
     def info(self) -> RuntimeInfo:
         """Say what really runs."""
@@ -154,9 +166,11 @@ class OpenVinoSession:
         """
         try:
             self._infer(self._tensors[slot])
+            for place, result in self._copied:
+                copy_answer(self._request.get_output_tensor(place).data, result)
         except IndexError:
             raise unbound(slot) from None
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             raise BackendError(f"openvino: inference failed: {one_line(error)}") from error
 
     def close(self) -> None:

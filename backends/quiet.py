@@ -7,9 +7,10 @@ reason of a failure (which operator, which library).
 
 import contextlib
 import os
-import tempfile
+import sys
 from collections.abc import Iterator
-from typing import TextIO
+
+_MOST_BYTES = 1 << 16
 
 
 class Chatter:
@@ -25,21 +26,19 @@ def quiet_stderr() -> Iterator[Chatter]:
     A crash inside the block loses the text; the exit status of the process remains.
     """
     heard = Chatter()
+    sys.stderr.flush()
     try:
         saved = os.dup(2)
     except OSError:  # started without standard error
         yield heard
         return
-    with tempfile.TemporaryFile("w+", errors="replace") as sink:
-        os.dup2(sink.fileno(), 2)
-        try:
-            yield heard
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-            heard.text = _text(sink)
-
-
-def _text(sink: TextIO) -> str:
-    sink.seek(0)
-    return sink.read()
+    sink = os.memfd_create("stderr")
+    os.dup2(sink, 2)
+    try:
+        yield heard
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
+        heard.text = os.pread(sink, _MOST_BYTES, 0).decode(errors="replace")
+        os.close(sink)

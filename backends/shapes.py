@@ -93,6 +93,17 @@ def really(spec: TensorSpec, value: Array) -> TensorSpec:
     return msgspec.structs.replace(spec, shape=value.shape, dtype=str(value.dtype))
 
 
+def copy_answer(value: Array, result: Array) -> None:
+    """Copy an answer into its place, of a shape that was found when the model was loaded.
+
+    Raises:
+        ValueError: It has another shape now.
+    """
+    if result.shape != value.shape:
+        raise ValueError(f"an output changed its shape from {result.shape} to {value.shape}")
+    np.copyto(result, value)
+
+
 def check_blocks(inputs: Sequence[TensorSpec], blocks: Sequence[Array]) -> int:
     """Return how many slots *blocks* have.
 

@@ -26,7 +26,14 @@ from edgeperf.backends.options import read_options
 from edgeperf.backends.precision import summarise
 from edgeperf.backends.quiet import quiet_stderr
 from edgeperf.backends.runtimes import one_line
-from edgeperf.backends.shapes import check_batch, check_blocks, really, settle_shapes, unbound
+from edgeperf.backends.shapes import (
+    check_batch,
+    check_blocks,
+    copy_answer,
+    really,
+    settle_shapes,
+    unbound,
+)
 from edgeperf.backends.tflite_graph import TfliteGraph, read_tflite
 from edgeperf.backends.tflite_runtimes import OPTIONS, PACKAGES, choose, open_interpreter
 from edgeperf.datasets.tensors import TensorSpec
@@ -164,7 +171,7 @@ class TfliteSession:
                 calls.set(index, value)
             calls.invoke()
             for index, result in self._copied:
-                np.copyto(result, calls.get(index))
+                copy_answer(calls.get(index), result)
         except IndexError:
             raise unbound(slot) from None
         except (ValueError, RuntimeError) as error:

@@ -416,16 +416,17 @@ def test_weights_that_are_missing_are_one_line(tmp_path: Path) -> None:
         load("onnxruntime", tmp_path, weighted(where))
 
 
-def test_an_output_that_changes_its_size_fails_in_one_line(tmp_path: Path) -> None:
+@both
+def test_an_output_that_changes_its_size_fails_in_one_line(backend: str, tmp_path: Path) -> None:
     """Its buffer is fixed when the model is loaded."""
     graph = (
         node("NonZero", ["x"], ["y"])
         + field(11, value("x", FLOAT, 1, 4))
         + field(12, value("y", INT64, 2, "found"))
     )
-    session = load("onnxruntime", tmp_path, model(graph))
+    session = load(backend, tmp_path, model(graph))
     session.bind([np.ones((1, 1, 4), np.float32)])
-    with pytest.raises(BackendError, match="onnxruntime: inference failed") as caught:
+    with pytest.raises(BackendError, match=f"{backend}: inference failed") as caught:
         session.infer(0)
     assert "\n" not in str(caught.value)
 
