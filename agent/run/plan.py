@@ -119,7 +119,7 @@ def _check_meter(spec: RunSpec) -> None:
     if spec.meter is None:
         return
     port = parse_meter_spec(spec.meter).port
-    if port is not None and port.startswith("/") and not Path(port).exists():
+    if port.startswith("/") and not Path(port).exists():
         raise MeterInputError(
             f"meter on {port}: no such port; plug it in, or see `edgeperf meter ls`"
         )
