@@ -2,7 +2,7 @@
 # Installs edgeperf on a board as a service, or removes it; see --help.
 #
 # Running it again with the same source changes nothing; with a newer source it upgrades.
-# Everything it puts outside its own prefix is listed in uninstall(), below.
+# Everything it puts outside its own prefix is listed in uninstall(), in install-system.sh.
 set -euo pipefail
 umask 022
 # Two tries are enough to tell a bad network from none.
@@ -18,6 +18,11 @@ readonly all_backends="tflite onnxruntime openvino"
 readonly device_groups="dialout video render i2c gpio plugdev"
 # The three runtimes, numpy and the rest take 700 MB unpacked on aarch64.
 readonly needed_mb=1000
+
+# shellcheck source=install-checks.sh
+. "$here/install-checks.sh"
+# shellcheck source=install-system.sh
+. "$here/install-system.sh"
 
 root=""
 prefix=/opt/edgeperf
@@ -125,96 +130,6 @@ chosen_backends() { # LIST
     done
 }
 
-# --- does this board fit? ---------------------------------------------------------------
-
-check_system() {
-    [ "$(uname -s)" = Linux ] || die 3 "$(uname -s) is not Linux; use a 64-bit Linux"
-    local arch
-    arch=$(uname -m)
-    case $arch in
-        aarch64 | x86_64) ;;
-        arm* | i?86) die 3 "$arch is 32-bit and no runtime is made for it; install a 64-bit OS" ;;
-        *) die 3 "$arch: the runtimes have no packages for it; use aarch64 or x86_64" ;;
-    esac
-    [ "$(getconf LONG_BIT)" = 64 ] ||
-        die 3 "a 32-bit system on a 64-bit kernel; install the 64-bit OS image"
-    local libc
-    libc=$(getconf GNU_LIBC_VERSION 2>/dev/null) ||
-        die 3 "no glibc here, and the runtimes' packages need it; use Debian, Ubuntu or a container of one"
-    version_at_least "${libc#glibc }" 2.27 ||
-        die 3 "$libc is too old for every runtime (2.27 is needed); use a newer OS release"
-}
-
-version_at_least() { # VERSION LEAST
-    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
-}
-
-find_python() {
-    local candidate
-    if [ -n "$python" ]; then
-        fits_python "$python" || die 3 "--python $python: not a Python of 3.10 or newer"
-    else
-        for candidate in python3 python3.13 python3.12 python3.11 python3.10; do
-            if fits_python "$candidate"; then
-                python=$candidate
-                break
-            fi
-        done
-        [ -n "$python" ] ||
-            die 3 "no Python of 3.10 or newer here; use a newer OS release, or name one with --python"
-    fi
-    python=$("$python" -c 'import sys; print(sys.executable)')
-    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-        die 3 "$python cannot make virtual environments; sudo apt install python3-venv"
-}
-
-fits_python() { # COMMAND
-    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10) or sys.maxsize < 2**32)' 2>/dev/null
-}
-
-check_permission() {
-    local place
-    if [ -z "$root" ] && [ "$(id -u)" -ne 0 ]; then
-        die 3 "needs root to install; run it with sudo, or try it with --root DIR"
-    fi
-    place=$(nearest "$(dest "$prefix")")
-    [ -w "$place" ] ||
-        die 3 "$place cannot be written to (a read-only root?); remount it, switch the overlay file system off, or use --prefix"
-}
-
-check_space() {
-    local place free_mb
-    place=$(nearest "$(dest "$prefix")")
-    free_mb=$(df -Pm "$place" | awk 'NR == 2 { print $4 }')
-    [ "$free_mb" -ge "$needed_mb" ] ||
-        die 3 "$free_mb MB free at $place and $needed_mb MB are needed; make room or use --prefix on another disk"
-}
-
-nearest() { # PATH -> the nearest folder above it that exists
-    local place=$1
-    while [ ! -e "$place" ]; do place=$(dirname "$place"); done
-    printf '%s' "$place"
-}
-
-# LoadGen is published with ready-made wheels for x86-64 and Python up to 3.13 only.
-check_compiler() {
-    local headers
-    ! has_wheel mlcommons_loadgen || return 0
-    [ -z "$wheelhouse" ] ||
-        die 3 "$wheelhouse has no LoadGen wheel; make it anew with deploy/build-wheelhouse"
-    if [ "$(uname -m)" = x86_64 ] && "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 14))'; then
-        return 0
-    fi
-    [ ! -x "$(dest "$prefix")/venv/bin/edgeperf" ] || return 0
-    headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-    { command -v g++ >/dev/null && [ -e "$headers/Python.h" ]; } ||
-        die 3 "LoadGen has to be compiled here and there is no compiler; sudo apt install g++ python3-dev, or use --wheelhouse"
-}
-
-has_wheel() { # NAME
-    [ -n "$wheelhouse" ] && compgen -G "$wheelhouse/$1-*.whl" >/dev/null
-}
-
 # --- the command -------------------------------------------------------------------------
 
 install_command() {
@@ -313,142 +228,6 @@ package_of() { # BACKEND
 
 is_installed() { # VENV PACKAGE
     "$1/bin/python" -c 'import importlib.metadata as m, sys; m.version(sys.argv[1])' "$2" 2>/dev/null
-}
-
-# --- files, users, service -----------------------------------------------------------------
-
-# Folders that had to be made are noted, so that uninstall can take them away again.
-make_dir() { # PATH [MODE [OWNER]]
-    local place=$1
-    if [ ! -d "$place" ]; then
-        make_dir "$(dirname "$place")"
-        mkdir -- "$place"
-        made+=("${place#"$root"}")
-    fi
-    if [ $# -ge 2 ]; then chmod "$2" "$place"; fi
-    if [ $# -ge 3 ] && [ "$(id -u)" -eq 0 ]; then
-        chown "$(owner_ids "$3")" "$place"
-    fi
-}
-
-owner_ids() { # USER -> UID:GID, as the system below --root has them
-    awk -F : -v user="$1" '$1 == user { print $3 ":" $4 }' "$(dest /etc/passwd)"
-}
-
-link() { # TARGET LINK
-    [ "$(readlink "$2" 2>/dev/null)" = "$1" ] || ln -sfn -- "$1" "$2"
-}
-
-# Copies a file of ours, with the prefix put in; says by its status whether it changed.
-put_file() { # SOURCE PATH
-    local text
-    make_dir "$(dirname "$2")"
-    text=$(sed "s|/opt/edgeperf|$prefix|g" "$1")
-    [ "$text" != "$(cat "$2" 2>/dev/null)" ] || return 1
-    printf '%s\n' "$text" >"$2"
-    chmod 0644 "$2"
-}
-
-install_user() { # NAME HOME COMMENT
-    local prefix_option=()
-    if ! grep -q "^$1:" "$(dest /etc/passwd)"; then
-        [ -z "$root" ] || prefix_option=(--prefix "$root")
-        useradd "${prefix_option[@]}" --system --user-group --no-create-home --home-dir "$2" \
-            --shell /usr/sbin/nologin --comment "$3" "$1"
-    fi
-}
-
-join_groups() { # USER
-    local group prefix_option=()
-    [ -z "$root" ] || prefix_option=(--prefix "$root")
-    for group in $device_groups; do
-        if grep -q "^$group:" "$(dest /etc/group)" &&
-            ! grep -E -q "^$group:[^:]*:[^:]*:(.*,)?$1(,|\$)" "$(dest /etc/group)"; then
-            usermod "${prefix_option[@]}" --append --groups "$group" "$1"
-        fi
-    done
-}
-
-install_service() {
-    if [ "$(id -u)" -ne 0 ]; then
-        say "not root: user, udev rules and service are left out"
-        return
-    fi
-    install_user "$user" /var/lib/edgeperf "edgeperf agent"
-    join_groups "$user"
-    make_dir "$(dest /var/lib)"
-    make_dir "$(dest /var/lib/edgeperf)" 0700 "$user"
-    [ -e "$(dest /etc/edgeperf/board.toml)" ] || put_file "$here/board.toml" "$(dest /etc/edgeperf/board.toml)"
-    if put_file "$here/udev/70-edgeperf.rules" "$(dest /etc/udev/rules.d/70-edgeperf.rules)"; then
-        reload_udev
-    fi
-    install_unit edgeperf-agent.service
-    if [ "$with_coordinator" = yes ]; then
-        install_user "$coordinator_user" /var/lib/edgeperf-coordinator "edgeperf coordinator"
-        make_dir "$(dest /var/lib/edgeperf-coordinator)" 0700 "$coordinator_user"
-        install_unit edgeperf-coordinator.service
-    fi
-}
-
-install_unit() { # UNIT
-    if [ -z "$root" ] && [ ! -d /run/systemd/system ]; then
-        say "no systemd here, so no $1; its ExecStart line says what to start instead"
-        return
-    fi
-    if put_file "$here/systemd/$1" "$(dest "/etc/systemd/system/$1")"; then changed=yes; fi
-    make_dir "$(dest /etc/systemd/system/multi-user.target.wants)"
-    link "/etc/systemd/system/$1" "$(dest "/etc/systemd/system/multi-user.target.wants/$1")"
-    [ -z "$root" ] || return 0
-    systemctl daemon-reload
-    # Nothing new must not end the run that is on its way.
-    if [ "$changed" = yes ]; then systemctl restart "$1"; else systemctl start "$1"; fi
-}
-
-reload_udev() {
-    if [ -z "$root" ] && command -v udevadm >/dev/null; then
-        udevadm control --reload || true
-        udevadm trigger --subsystem-match=tty --subsystem-match=usb || true
-    fi
-}
-
-# --- removing ----------------------------------------------------------------------------------
-
-uninstall() {
-    local unit place
-    for unit in edgeperf-agent.service edgeperf-coordinator.service; do
-        if [ -z "$root" ] && [ -d /run/systemd/system ] && [ -e "/etc/systemd/system/$unit" ]; then
-            systemctl --quiet disable --now "$unit" || true
-        fi
-        rm -f -- "$(dest "/etc/systemd/system/multi-user.target.wants/$unit")" \
-            "$(dest "/etc/systemd/system/$unit")"
-    done
-    if [ -z "$root" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
-    rm -f -- "$(dest /etc/udev/rules.d/70-edgeperf.rules)"
-    reload_udev
-    if [ "$(readlink "$(dest /usr/local/bin/edgeperf)" 2>/dev/null)" = "$prefix/venv/bin/edgeperf" ]; then
-        rm -f -- "$(dest /usr/local/bin/edgeperf)"
-    fi
-    rm -rf -- "$(dest /var/cache/edgeperf)" "$(dest /var/cache/edgeperf-coordinator)"
-    if [ "$keep_data" = no ]; then
-        rm -rf -- "$(dest /etc/edgeperf)" "$(dest /var/lib/edgeperf)" "$(dest /var/lib/edgeperf-coordinator)"
-        remove_user "$user"
-        remove_user "$coordinator_user"
-    fi
-    mapfile -t made < <(tac "$(dest "$prefix")/made-folders" 2>/dev/null)
-    rm -rf -- "$(dest "$prefix")/venv"
-    rm -f -- "$(dest "$prefix")/installed" "$(dest "$prefix")/made-folders"
-    for place in "${made[@]}"; do
-        [ ! -d "$(dest "$place")" ] || rmdir --ignore-fail-on-non-empty -- "$(dest "$place")"
-    done
-    say "edgeperf is removed$([ "$keep_data" = no ] || printf ', its data kept')"
-}
-
-remove_user() { # NAME
-    local prefix_option=()
-    [ -z "$root" ] || prefix_option=(--prefix "$root")
-    if [ "$(id -u)" -eq 0 ] && grep -q "^$1:" "$(dest /etc/passwd)" 2>/dev/null; then
-        userdel "${prefix_option[@]}" "$1" >/dev/null 2>&1 || true
-    fi
 }
 
 # --- all of it -------------------------------------------------------------------------------------

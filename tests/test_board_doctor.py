@@ -20,6 +20,7 @@ from edgeperf.agent.board.findings import Area, Board, Finding, Health, Probe
 from edgeperf.agent.board.ntp import KernelClock, kernel_clock
 from edgeperf.agent.board.probe_cores import probe_cores
 from edgeperf.agent.board.probe_health import probe_health
+from edgeperf.agent.board.probe_meters import find_meters
 from edgeperf.agent.board.probe_places import probe_places
 from edgeperf.agent.board.probe_ports import probe_ports
 from edgeperf.agent.board.probe_software import import_problem, probe_software
@@ -430,6 +431,31 @@ def test_the_doctor_stays_light() -> None:
     assert done.stdout.strip() == "set()"
 
 
+def test_meters_are_found_and_strangers_not_asked(tree: Tree) -> None:
+    """A port whose USB ids are no meter's is listed with what to do, and nothing is sent to it."""
+    usb = "sys/devices/usb1/1-1"
+    root = tree(
+        {
+            f"{usb}/idVendor": "1a86\n",
+            f"{usb}/idProduct": "7523\n",
+            f"{usb}/product": "USB Serial\n",
+            f"{usb}/1-1:1.0/ttyUSB0/dev": "188:0\n",
+            "sys/class/tty/ttyUSB0/device": f"-> ../../../../{usb}/1-1:1.0",
+            "dev/ttyUSB0": "",
+        }
+    )
+    found = {finding.name: finding for finding in find_meters(root)}
+    stranger = found["meter on /dev/ttyUSB0"]
+    assert stranger.status is Health.MISSING
+    assert stranger.value.startswith("USB Serial, not asked (textline")
+
+
+def test_a_board_without_meters_says_so(tmp_path: Path) -> None:
+    """One finding says that energy will not be measured."""
+    (finding,) = find_meters(tmp_path)
+    assert (finding.status, finding.value) == (Health.MISSING, "none")
+
+
 def run_doctor(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     """Run ``edgeperf doctor`` as a user does."""
     command = [sys.executable, "-m", "edgeperf", "doctor", *arguments]
@@ -447,6 +473,7 @@ def test_the_command_prints_findings_as_json(tmp_path: Path) -> None:
         "cores",
         "condition",
         "ports",
+        "meters",
         "places",
     }
     assert list(tmp_path.iterdir()) == []

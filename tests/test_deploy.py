@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
-SCRIPTS = ("install.sh", "build-wheelhouse", "copy-source", "test/install-check")
+SCRIPTS = (
+    "install.sh",
+    "install-checks.sh",
+    "install-system.sh",
+    "build-wheelhouse",
+    "copy-source",
+    "test/install-check",
+)
 UNITS = ("edgeperf-agent.service", "edgeperf-coordinator.service")
 
 
@@ -63,7 +70,10 @@ def pretend(folder: Path, command: str, output: str) -> dict[str, str]:
 def test_scripts_are_clean(name: str) -> None:
     """shellcheck finds nothing."""  # noqa: D403 - the tool's name
     done = subprocess.run(
-        [tool("shellcheck"), str(DEPLOY / name)], capture_output=True, text=True, check=False
+        [tool("shellcheck"), str(DEPLOY / name)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
 

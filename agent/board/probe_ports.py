@@ -27,8 +27,7 @@ def probe_ports(board: Board) -> Iterator[Finding]:
     """Serial ports and permissions, programs that grab them, meters."""
     ports = _ports(board.root)
     if not ports:
-        text = "plug a meter in; without one energy is not measured"
-        yield _AREA.missing("serial ports", "none", text)
+        yield _AREA.missing("serial ports", "none")
     for port, stable in ports.items():
         yield _port(port, stable, board.root)
     if ports:

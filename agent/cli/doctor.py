@@ -11,6 +11,8 @@ from rich.table import Table
 
 from edgeperf.agent.board.doctor import Report, examine, report
 from edgeperf.agent.board.findings import Board, Finding, Health
+from edgeperf.agent.board.probe_meters import find_meters
+from edgeperf.agent.board.probe_places import parse_broker
 from edgeperf.agent.cli.console import stdout_console
 
 #: Exit status when something is missing that every run needs.
@@ -39,7 +41,9 @@ def doctor(broker: str | None, results: Path, *, as_json: bool) -> None:
 
     Exit status: 0 when a run can work here, 3 when something is missing that it needs.
     """
-    board = Board(folders=_folders(results), broker=broker)
+    if broker is not None:
+        parse_broker(broker)  # a wrong one is told before anything takes its time
+    board = Board(folders=_folders(results), broker=broker, meters=find_meters)
     console = Console(stderr=True)
     found: list[Finding] = []
     with console.status("looking at the board") as status:
