@@ -6,6 +6,7 @@ uses it to check meter specs.
 
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import Any
 
 from edgeperf.power.base import MeterInputError, Source
 from edgeperf.power.spec import MeterSpec, parse_meter_spec, parse_options
@@ -98,8 +99,9 @@ def make_source(spec: MeterSpec | str) -> Source:
     """
     if isinstance(spec, str):
         spec = parse_meter_spec(spec)
-    source = meter_class(spec.kind)
-    return source(spec.port, parse_options(spec, source.Options))
+    driver: Any = meter_class(spec.kind)
+    source: Source = driver(spec.port, parse_options(spec, driver.Options))
+    return source
 
 
 def _load(kind: str, where: str) -> type:

@@ -249,14 +249,14 @@ class Source(Protocol):
     :class:`MeterLostError` the recorder calls ``close`` and later ``open``, ``identify``
     and ``start`` on the same object.
 
+    The class also has ``Options``, its options: a frozen ``msgspec.Struct`` with
+    ``forbid_unknown_fields``, every field with a default.
+
     Attributes:
         kind: Name in :data:`edgeperf.power.METERS`.
-        Options: The options of this meter: a frozen ``msgspec.Struct`` with
-            ``forbid_unknown_fields``, every field with a default.
     """
 
     kind: ClassVar[str]
-    Options: ClassVar[type[msgspec.Struct]]
 
     def __init__(self, port: str, options: Any) -> None: ...
 

@@ -48,12 +48,12 @@ class Placed(NamedTuple):
     Attributes:
         t_ns: CLOCK_MONOTONIC of each, strictly rising.
         ppm: Error of the meter's clock, one for each stretch that had one.
-        late: Samples behind a loss that only their lateness shows.
+        lost: Samples before which others are missing, as only their lateness shows.
     """
 
     t_ns: Ints
     ppm: tuple[float, ...]
-    late: int
+    lost: tuple[int, ...]
 
 
 def fit_line(tick_ns: Ints, t_ns: Ints, tolerance: float) -> Fit:
@@ -102,18 +102,31 @@ def place(samples: Samples, period_ns: int, tolerance: float) -> Placed:
     """
     t_ns = _spread(samples.t_ns, period_ns)
     ppm: list[float] = []
-    late = 0
-    for first, last in _stretches(samples):
-        tick, arrival = samples.tick_ns[first:last], samples.t_ns[first:last]
-        newest = np.append(arrival[1:] != arrival[:-1], [True])  # the last one of each read
-        ticks, where = np.unique(tick[newest], return_index=True)
-        fit = fit_line(ticks, arrival[newest][where], tolerance)
-        t_ns[first:last] = fit.at(tick)
-        delay = np.minimum.accumulate((arrival - t_ns[first:last])[::-1])[::-1]
-        settled = tick <= tick[-1] - SHORTEST_FIT_NS // 2
-        late += int(np.count_nonzero(settled & (delay > LATE_NS)))
-        ppm.append((fit.rate - 1) * 1e6)
-    return Placed(_rise(t_ns, samples), tuple(ppm), late)
+    lost: list[int] = []
+    todo = _stretches(samples)[::-1]
+    while todo:
+        first, last = todo.pop()
+        fit, late = _fit_stretch(samples.tick_ns[first:last], samples.t_ns[first:last], tolerance)
+        if late:  # samples are missing before this one, though the meter's clock ran on
+            lost.append(first + late)
+            todo += [(first + late, last), (first, first + late)]
+        else:
+            t_ns[first:last] = fit.at(samples.tick_ns[first:last])
+            ppm.append((fit.rate - 1) * 1e6)
+    breaks = _breaks(samples)
+    breaks[lost] = True
+    return Placed(_rise(t_ns, breaks), tuple(ppm), tuple(sorted(lost)))
+
+
+def _fit_stretch(tick: Ints, arrival: Ints, tolerance: float) -> tuple[Fit, int]:
+    """Fit one stretch; also return the first sample after which all come too late, or 0."""
+    newest = np.append(arrival[1:] != arrival[:-1], [True])  # the last one of each read
+    ticks, where = np.unique(tick[newest], return_index=True)
+    fit = fit_line(ticks, arrival[newest][where], tolerance)
+    delay = np.minimum.accumulate((arrival - fit.at(tick))[::-1])[::-1]
+    settled = tick <= tick[-1] - SHORTEST_FIT_NS // 2
+    late = np.flatnonzero(settled & (delay > LATE_NS))
+    return fit, int(late[0]) if len(late) else 0
 
 
 def _spread(t_ns: Ints, period_ns: int) -> Ints:
@@ -129,9 +142,9 @@ def _spread(t_ns: Ints, period_ns: int) -> Ints:
     return spread
 
 
-def _rise(t_ns: Ints, samples: Samples) -> Ints:
+def _rise(t_ns: Ints, breaks: NDArray[np.bool_]) -> Ints:
     """Make times rise strictly; a break moves before the sample that it precedes."""
-    for i in np.flatnonzero(_breaks(samples))[::-1]:
+    for i in np.flatnonzero(breaks)[::-1]:
         if i + 1 < len(t_ns):
             t_ns[i] = min(t_ns[i], t_ns[i + 1] - 1)
     ramp = np.arange(len(t_ns))

@@ -172,8 +172,8 @@ def trace_of_raw(path: Path) -> PowerTrace:
     info = msgspec.convert(collector.first["info"], SourceInfo)
     samples = Samples.concatenate(collector.parts)
     placed = place(samples, round(1e9 / info.rate_hz), info.tick_tolerance)
-    if placed.late:
-        collector.count("samples lost that only their lateness shows")
+    if placed.lost:
+        collector.count("losses that only lateness shows", len(placed.lost))
     samples = mark_stale(_timed(samples, placed), info.stale_after_s)
     if stale := int(np.count_nonzero(np.equal(samples.state, State.STALE))):
         collector.count("frozen samples", stale)
@@ -182,7 +182,10 @@ def trace_of_raw(path: Path) -> PowerTrace:
 
 def _timed(samples: Samples, placed: Placed) -> Samples:
     values = {field.name: getattr(samples, field.name) for field in fields(Samples)}
-    return Samples(**{**values, "t_ns": placed.t_ns})
+    state, power = samples.state.copy(), samples.power_w.copy()
+    state[list(placed.lost)] = State.GAP
+    power[list(placed.lost)] = np.nan
+    return Samples(**{**values, "t_ns": placed.t_ns, "state": state, "power_w": power})
 
 
 def _about(collector: _Collector, info: SourceInfo, placed: Placed) -> About:

@@ -37,6 +37,8 @@ class Window:
         length_s: Covered length of each, shape ``(n,)``.
         readings: Usable readings inside.
         changes: How often the reading changed, at least 1: how far rounding averages out.
+        jumps_j: What the moments of change between point samples are worth, standard
+            uncertainty.
         peak_w: Highest reading inside, NaN if none.
         edge_w: Power at both edges, NaN where it is not known.
         voltage_v: Mean voltage, NaN if unknown.
@@ -52,6 +54,7 @@ class Window:
     length_s: Floats
     readings: int
     changes: int
+    jumps_j: float
     peak_w: float
     edge_w: tuple[float, float]
     voltage_v: float
@@ -115,6 +118,7 @@ def look(samples: Samples, info: SourceInfo, start_ns: int, end_ns: int) -> Wind
         length_s=length,
         readings=int(np.count_nonzero(inside)),
         changes=1 + int(np.count_nonzero(np.diff(near.power_w[inside]))),
+        jumps_j=_jumps_j(near, info, good, stop - begin),
         peak_w=_peak(near, info, inside, mean),
         edge_w=(
             _first(power_begin, good & (begin <= 0)),
@@ -168,6 +172,13 @@ def _counted(samples: Samples, info: SourceInfo, span: Floats) -> tuple[Floats, 
     with np.errstate(invalid="ignore"):
         sane &= (step_j >= 0) & (step_j <= most_j)
     return step_j / span, sane
+
+
+def _jumps_j(samples: Samples, info: SourceInfo, good: Bools, length_s: Floats) -> float:
+    if info.method not in (Method.TRAPEZOID, Method.HOLD):
+        return 0.0
+    jumps = np.nan_to_num(np.diff(samples.power_w)[good]) * length_s[good]
+    return float(np.sqrt(np.sum(jumps**2) / 12))
 
 
 def _peak(samples: Samples, info: SourceInfo, inside: Bools, mean: Floats) -> float:

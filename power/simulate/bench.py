@@ -125,6 +125,12 @@ class Bench:
             return np.full_like(watts, float(self.waveform.power_w(at_s)))
         return np.asarray(watts * (1 + self._noise * self._generator.standard_normal(watts.shape)))
 
+    def jitter(self, t_s: float, shape: tuple[int, ...]) -> Floats:
+        """Return noise of one digit, as a converter has it; none while it is frozen."""
+        if self.fault(FaultKind.FREEZE, t_s):
+            return np.zeros(shape)
+        return self._generator.standard_normal(shape)
+
     def current_a(self, t_s: Any) -> Floats:
         """Return the current at *t_s*."""
         return self.power_w(t_s) / self.voltage_v

@@ -95,6 +95,7 @@ class Ppk2Device:
         self._text = b""
         self._start_s: float | None = None
         self._count = 0
+        self._now_s = 0.0
         self.vdd_mv = 3300
         self.powered = False
 
@@ -139,6 +140,7 @@ class Ppk2Device:
     def _words(self, numbers: Ints) -> bytes:
         t_s = (self._start_s or 0.0) + (numbers + 0.5) * self._sample_s
         amps = self._bench.current_a(t_s)
+        self._now_s = float(t_s[-1])
         if self._bench.over(float(t_s[-1])):
             amps = np.full_like(amps, 1.3)
         which = np.searchsorted(np.array(RANGE_ENDS_A), amps).astype(np.int64)
@@ -153,5 +155,6 @@ class Ppk2Device:
         square, linear, constant = (row[which] for row in table)
         beyond = amps - constant
         adc = 2 * beyond / (linear + np.sqrt(np.maximum(linear**2 + 4 * square * beyond, 0)))
+        adc += self._bench.jitter(self._now_s, adc.shape)
         clipped: Ints = np.clip(np.rint(adc), 0, 0x3FFF).astype(np.int64)
         return clipped
