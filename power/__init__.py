@@ -32,6 +32,7 @@ METERS: dict[str, str] = {
     "pzem004t": "edgeperf.power.pzem004t:Pzem004t",
     "pzem017": "edgeperf.power.pzem017:Pzem017",
     "wt310": "edgeperf.power.wt310:Wt310",
+    "lpm01a": "edgeperf.power.lpm01a:Lpm01a",
     "scpi": "edgeperf.power.scpi:Scpi",
     "korad": "edgeperf.power.korad:Korad",
 }
@@ -45,6 +46,7 @@ SIMULATORS: dict[str, str] = {
     "pzem004t": "edgeperf.power.simulate.pzem004t:Pzem004tDevice",
     "pzem017": "edgeperf.power.simulate.pzem017:Pzem017Device",
     "wt310": "edgeperf.power.simulate.wt310:Wt310Device",
+    "lpm01a": "edgeperf.power.simulate.lpm01a:Lpm01aDevice",
     "scpi": "edgeperf.power.simulate.scpi:ScpiDevice",
     "korad": "edgeperf.power.simulate.korad:KoradDevice",
 }

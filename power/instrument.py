@@ -8,7 +8,8 @@ import re
 import time
 from typing import ClassVar
 
-from edgeperf.power.base import MeterError, MeterInputError, MeterReplyError
+from edgeperf.power.base import MeterError, MeterReplyError
+from edgeperf.power.discover import find_port
 from edgeperf.power.links import Line, open_line
 from edgeperf.power.polled import Polled
 
@@ -32,11 +33,6 @@ class Instrument(Polled):
     patience_s: float = 1.0
 
     def __init__(self, port: str, baud: int) -> None:
-        if not port:
-            raise MeterInputError(
-                f"meter {self.kind}: no port; expected {self.kind}:/dev/... or "
-                f"{self.kind}:HOST:PORT, see `edgeperf meter ls`"
-            )
         self.port = port
         self.baud = baud
         self._line: Line | None = None
@@ -53,7 +49,8 @@ class Instrument(Polled):
         return self._line
 
     def open(self) -> None:
-        """Claim the port and throw away what was sent before."""
+        """Claim the port; without one, the only one that looks right."""
+        self.port = self.port or find_port(self.kind)
         self._line = open_line(self.port, baud=self.baud, tcp_port=self.tcp_port)
         self._line.drain(0.0)
 

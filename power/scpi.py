@@ -199,7 +199,7 @@ class Scpi(Instrument):
             )
         self.tell("*CLS")
         self.ask()
-        error = self.query("SYST:ERR?", r"[+-]?\d+(,.*)?")
+        error = self.query("SYST:ERR?", r"[+-]?[0-9]{1,5}(,.*)?")
         if int(error.partition(",")[0]):
             asked = ", ".join(self._questions)
             raise MeterReplyError(

@@ -38,7 +38,7 @@ from edgeperf.power.base import (
 from edgeperf.power.instrument import IDENTITY, Instrument
 from edgeperf.power.samples import ReadingDecoder
 
-_NUMBER = r"[+-]?(?:\d+(?:\.\d+)?(?:E[+-]?\d+)?|NAN|INF)"
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]+)?|NAN|INF)"
 _VALUES = rf"{_NUMBER}(?:,{_NUMBER})*"
 #: From here on a number means over-range (9.9E37) or no data (9.91E37).
 SENTINEL = 9.8e37
@@ -91,7 +91,7 @@ class Wt310Decoder(ReadingDecoder):
 
     @staticmethod
     def _bits(lines: list[str]) -> bool:
-        return all(line.isascii() and line.isdigit() and int(line) < 1 << 16 for line in lines)
+        return all(re.fullmatch(r"[0-9]{1,5}", line) and int(line) < 1 << 16 for line in lines)
 
     def _spoiled(self, lines: list[str], values: list[float]) -> bool:
         if not all(math.isfinite(value) and abs(value) < SENTINEL for value in values):
@@ -138,7 +138,7 @@ class Wt310(Instrument):
         boundary: Boundary = Boundary.WALL
 
     def __init__(self, port: str, options: Options) -> None:
-        if "/" not in port:
+        if port and "/" not in port:
             raise MeterInputError(
                 f"meter wt310:{port}: expected a serial port or /dev/usbtmcN; its LAN option "
                 "speaks VXI-11, which is not supported"
@@ -235,7 +235,7 @@ class Wt310(Instrument):
 
     def _error(self) -> str:
         """Return the number of the oldest error, ``0`` for none."""
-        return self.query(":STAT:ERR?", r"-?\d+(,.*)?").partition(",")[0]
+        return self.query(":STAT:ERR?", r"-?[0-9]{1,5}(,.*)?").partition(",")[0]
 
     def _stop_integration(self) -> None:
         state = self.query(":INTEG:STAT?", r"[A-Za-z]+").upper()
@@ -247,7 +247,7 @@ class Wt310(Instrument):
     def ask(self) -> bytes:
         """Read the values, then the condition register."""
         values = self.query(":NUM:NORM:VAL?", _VALUES)
-        return f"{values}\n{self.query(':STAT:COND?', r'[0-9]+')}\n".encode("ascii")
+        return f"{values}\n{self.query(':STAT:COND?', r'[0-9]{1,5}')}\n".encode("ascii")
 
     def stop(self) -> None:
         """End the integration, on a meter that is still there."""

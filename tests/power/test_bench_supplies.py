@@ -208,7 +208,7 @@ def test_wrong_device(
 @pytest.mark.parametrize(
     ("spec", "error", "complaint"),
     [
-        ("scpi", MeterInputError, "no port; expected scpi:/dev/... or scpi:HOST:PORT"),
+        ("scpi", MeterInputError, "no port given, and none here looks like one"),
         ("scpi:no.such.host.invalid", MeterInputError, "no such host"),
         ("scpi:127.0.0.1:1", MeterError, "nothing listens on TCP port 1 there"),
         ("scpi:127.0.0.1:99999", MeterInputError, "expected a device path or HOST:PORT"),
