@@ -120,8 +120,8 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         tick_tolerance: How wrong the meter's own clock (``Reading.tick_ns``) may run.
         stale_after_s: Identical readings for longer mean a stuck meter; None for a meter
             whose digits are so coarse that a quiet load shows the same.
-        silent_after_s: No reading for longer is flagged while recording; 0 is 1 s or 5
-            periods, whichever is longer.
+        silent_after_s: No reading for longer is flagged while recording; 0 is 1.25 s or
+            1.75 periods, whichever is longer.
         notes: Known biases, one sentence each, printed with the result.
     """
 
@@ -158,7 +158,7 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def longest_silence_s(self) -> float:
         """No reading for longer than this is a fault worth telling at once."""
-        return self.silent_after_s or max(1.0, 5.0 / self.rate_hz)
+        return self.silent_after_s or max(1.25, 1.75 / self.rate_hz)
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         t_mono_ns: CLOCK_MONOTONIC of the look.
-        power_w: Mean power of the last half second; None if it is not known.
+        power_w: Mean power of the last half second or so; None if it is not known.
         state: ``ok``, ``stale``, ``gap``, ``lost`` or ``invalid``.
         readings: Usable readings so far.
         faults: What went wrong so far: short phrase to count.

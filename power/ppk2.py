@@ -224,7 +224,7 @@ class Ppk2(SerialMeter):
         problem = ""
         for _ in range(2):
             self.line.write(STOP)
-            self.line.drain(QUIET_S)
+            self.line.drain(QUIET_S, limit_s=0.5)
             self.line.write(METADATA)
             text = self._text()
             try:

@@ -64,6 +64,8 @@ class Recorder:
     ) -> "Recorder":
         """Start recording, and return once the meter gave one good reading.
 
+        The recorder ends when this process or the calling thread does.
+
         Args:
             meter: Meter spec.
             directory: Where the trace goes, and a log if something breaks.

@@ -192,6 +192,8 @@ class TextLine(SerialMeter):
                 that do not say themselves.
             dtr: ``keep`` leaves DTR alone; ``off`` drops it on opening.
             gain: Relative limit of error of the power; 1 % fits an INA226 with a 1 % shunt.
+            stale_after: Identical readings for more seconds mean a stuck sensor; 0 for a
+                sensor so coarse that a quiet board shows the same for long.
             boundary: Where the meter sits.
         """
 
@@ -199,6 +201,7 @@ class TextLine(SerialMeter):
         columns: str = ""
         dtr: Annotated[str, msgspec.Meta(pattern="^(keep|off)$")] = "keep"
         gain: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.01
+        stale_after: Annotated[float, msgspec.Meta(ge=0)] = 1.0
         boundary: Boundary = Boundary.DC_INPUT
 
     def __init__(self, port: str, options: Options) -> None:
@@ -215,6 +218,7 @@ class TextLine(SerialMeter):
 
     def info(self) -> SourceInfo:
         """Say what the numbers are worth; the rate was measured by :meth:`identify`."""
+        patience_s = self._options.stale_after
         return SourceInfo(
             kind=self.kind,
             measures=Quantity.ENERGY if self._has_energy else Quantity.POWER,
@@ -228,7 +232,7 @@ class TextLine(SerialMeter):
             resolution_j=1e-6,
             edge_s=0.002,
             max_power_w=1000.0,
-            stale_after_s=max(1.0, 10 / self._rate_hz),
+            stale_after_s=max(patience_s, 10 / self._rate_hz) if patience_s else None,
         )
 
     def open(self) -> None:

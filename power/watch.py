@@ -15,7 +15,7 @@ from edgeperf.power.faults import count_fault
 from edgeperf.power.live import Live
 from edgeperf.power.samples import Samples
 
-#: Live watts are the mean of so much time.
+#: Live watts are the mean of so much time, or of 1.5 periods of a slow meter.
 MEAN_NS = 500_000_000
 
 
@@ -87,7 +87,8 @@ class Watch:
     def look(self, now_ns: int) -> Live:
         """Say how it is."""
         state, problem = self._judge(now_ns)
-        self._recent = [(t, w) for t, w in self._recent if now_ns - t <= MEAN_NS]
+        mean_ns = max(MEAN_NS, 1.5e9 / self._info.rate_hz)
+        self._recent = [(t, w) for t, w in self._recent if now_ns - t <= mean_ns]
         watts = [w for _, w in self._recent] if state is State.OK else []
         mean = sum(watts) / len(watts) if watts else math.nan
         faults = dict(self._faults)

@@ -211,15 +211,49 @@ def test_decoding_is_twenty_times_real_time(decoder: Any) -> None:
     assert spent_s < 10 / 20
 
 
-def test_simulated_meter(simulate: Any, record: Any) -> None:
+@pytest.mark.parametrize("piece_bytes", [3, 50, 1000])
+def test_simulated_meter(piece_bytes: int, simulate: Any, record: Any) -> None:
     """The unit is identified through its text in pieces, and gives the true power."""
-    port = simulate("ppk2", "constant:2", piece_bytes=7).port
+    port = simulate("ppk2", "constant:2", piece_bytes=piece_bytes).port
     source = make_source(f"ppk2:{port},voltage=5.0")
     samples, faults = record(source, 0.6)
     assert faults == []
     assert samples.ok.all()
     assert samples.power_w.mean() == pytest.approx(2, rel=0.005)
     assert len(samples) > 300
+
+
+def test_unit_that_is_still_measuring(simulate: Any, record: Any) -> None:
+    """A unit that an earlier session left running is stopped and drained first."""
+    port = simulate("ppk2", "constant:2").port
+    earlier = make_source(f"ppk2:{port},voltage=5")
+    earlier.open()
+    earlier.identify()
+    earlier.start()
+    earlier.read()
+    earlier.close()  # without stop
+    time.sleep(0.1)
+    samples, faults = record(make_source(f"ppk2:{port},voltage=5"), 0.3)
+    assert faults == []
+    assert samples.power_w.mean() == pytest.approx(2, rel=0.005)
+
+
+def test_another_device_behind_the_port(simulate: Any) -> None:
+    """A port with something else behind it is refused, with what was seen."""
+    source = make_source(f"ppk2:{simulate('textline').port},voltage=5")
+    source.open()
+    with pytest.raises(MeterReplyError, match=r"no calibration: .* \(saw b'"):
+        source.identify()
+    source.close()
+
+
+def test_source_mode_sets_the_voltage(simulate: Any, record: Any) -> None:
+    """As a source it gives the voltage that was asked for; as an ammeter it leaves it."""
+    server = simulate("ppk2", "constant:1", voltage_v=3.3)
+    record(make_source(f"ppk2:{server.port},voltage=3.3"), 0.1)
+    assert (server._device.vdd_mv, server._device.powered) == (3300, True)
+    record(make_source(f"ppk2:{server.port},voltage=4.2,mode=source"), 0.1)
+    assert (server._device.vdd_mv, server._device.powered) == (4200, True)
 
 
 def test_voltage_is_needed(simulate: Any, record: Any) -> None:

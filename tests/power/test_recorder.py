@@ -16,6 +16,7 @@ from edgeperf.power.live import Live
 from edgeperf.power.measure import measure
 from edgeperf.power.recorder import Recorder
 from edgeperf.power.result import Grade
+from edgeperf.power.simulate.waveform import parse_waveform
 from edgeperf.power.trace import PowerTrace
 
 Simulate = Callable[..., Any]
@@ -61,6 +62,29 @@ def test_recording(simulate: Simulate, folder: Path) -> None:
     assert [mark.name for mark in trace.about.marks] == ["power_begin", "power_end"]
     assert sorted(path.name for path in folder.iterdir()) == ["power.log", "power.npz"]
     assert (folder / "power.log").read_bytes() == b""
+
+
+def test_ppk2_at_full_rate(tmp_path: Path, folder: Path) -> None:
+    """A hundred thousand samples a second, from another process, none lost, energy true."""
+    link = tmp_path / "ppk2"
+    code = "from edgeperf.agent.cli.meter import simulate_meter; simulate_meter()"
+    words = ["ppk2", "--waveform", "sine:2,1,0.4", "--link", str(link), "--for", "60s"]
+    with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE) as play:
+        assert play.stdout is not None
+        play.stdout.readline()
+        with Recorder.start(f"ppk2:{link},voltage=5", folder) as recorder:
+            begin_ns = time.monotonic_ns()
+            wait_for(recorder, lambda live: live.readings > 2500)
+            end_ns = time.monotonic_ns()
+            wait_for(recorder, lambda live: live.t_mono_ns > end_ns + 500_000_000)
+            recording = recorder.stop()
+        play.terminate()
+    result = measure(PowerTrace.load(recording.trace), begin_ns, end_ns)
+    truth_j = parse_waveform("sine:2,1,0.4").energy_j(begin_ns * 1e-9, end_ns * 1e-9)
+    assert recording.faults == {}
+    assert result.coverage == 1
+    assert result.gross is not None
+    assert result.gross.energy_j.value == pytest.approx(truth_j, rel=0.005)
 
 
 def test_recorder_stays_on_its_core(simulate: Simulate, folder: Path) -> None:

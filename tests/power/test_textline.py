@@ -176,3 +176,32 @@ def test_wrong_spec(spec: str, complaint: str) -> None:
     """A spec that cannot be used says which part of it, before a port is touched."""
     with pytest.raises(MeterInputError, match=complaint):
         make_source(spec)
+
+
+@pytest.mark.parametrize(
+    ("sent", "complaint"),
+    [
+        (b"\x80\xff\x00\x7f\xfe" * 9, r"no text lines at 115200 baud \(saw b.*; give its baud="),
+        (b"temp 23.5\r\n", "not a reading: 'temp 23.5'; name its columns"),
+        (b"7,0,0,0\r\n", "reads no power: '7,0,0,0'; check its sensor"),
+    ],
+)
+def test_what_is_no_meter(
+    sent: bytes, complaint: str, simulate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong baud, wrong device and a dead sensor are told apart, with what was seen."""
+    monkeypatch.setattr("edgeperf.power.textline.PATIENCE_S", 0.4)
+    server = simulate("textline")
+    monkeypatch.setattr(server._device, "stream", lambda _: [sent])
+    source = make_source(f"textline:{server.port}")
+    source.open()
+    with pytest.raises(MeterReplyError, match=complaint):
+        source.identify()
+    source.close()
+
+
+def test_stuck_sensor_rule_can_be_left_out() -> None:
+    """A sensor that is too coarse to flicker is not called frozen."""
+    assert make_source("textline:/dev/x").info().stale_after_s == 1.0
+    assert make_source("textline:/dev/x,stale_after=30").info().stale_after_s == 30.0
+    assert make_source("textline:/dev/x,stale_after=0").info().stale_after_s is None
