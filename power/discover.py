@@ -2,7 +2,8 @@
 
 ``/dev/ttyACM0`` is whatever was plugged in first. ``/dev/serial/by-id`` names the device by
 its USB serial number, ``by-path`` by the socket it is plugged into; the latter is needed
-where makers give every unit the same serial number, or none.
+where makers give every unit the same serial number, or none. Our udev rules make
+``/dev/edgeperf`` of both, which is preferred where it is there.
 
 The trap is asking: a byte sent to a strange serial device may move a machine. Only ports
 whose USB ids are those of a meter are asked, the others only when the user says so.
@@ -18,18 +19,18 @@ from edgeperf.power import METERS, make_source, meter_class, meter_names
 from edgeperf.power.base import MeterError, MeterInputError
 from edgeperf.power.ports import holders_of
 
-#: USB vendor and product -> kinds that look so. ``0483:5740`` is any board with an STM32.
+#: USB vendor and product -> kinds that look so. ``0483:5740`` is any board with an STM32, so
+#: only the product's name tells an LPM01A from a TC66.
 USB_KINDS: dict[str, tuple[str, ...]] = {
     "1915:520f": ("ppk2",),
     "1915:521f": ("ppk2",),
     "1915:c00a": ("ppk2",),
-    "0483:5740": ("tc66", "lpm01a"),
+    "0483:5740": ("tc66",),
     "0b21:0025": ("wt310",),
     "0416:5011": ("korad",),
 }
 #: Kinds that may sit behind an adapter chip that says nothing about them.
 ADAPTER_KINDS = ("textline", "pzem004t", "pzem017", "wt310", "korad")
-#: Options that a probe needs and only the user knows; a probe does not measure.
 _NAMES = ("ttyACM", "ttyUSB", "rfcomm", "usbtmc")
 
 
@@ -84,7 +85,8 @@ def attached_ports(root: Path = Path("/")) -> list[Attached]:
 def _same_unit(found: Iterable[Attached], one: Attached) -> bool:
     """Say whether equal serial numbers are the interfaces of one unit, each with its own link."""
     ports = [other.port for other in found if other.serial == one.serial]
-    return all("by-id" in port for port in ports) and len(set(ports)) == len(ports)
+    named = all("by-path" not in port and port != one.device for port in ports)
+    return named and len(set(ports)) == len(ports)
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -99,6 +101,8 @@ def _attached(root: Path, name: str) -> Attached:
     ids = _usb_ids(root, name)
     usb = ids.get("idVendor", "") + ":" + ids.get("idProduct", "") if ids else ""
     kinds = USB_KINDS.get(usb, ADAPTER_KINDS if usb else ())
+    if "PowerShield" in ids.get("product", ""):
+        kinds = ("lpm01a",)
     holders = holders_of(str(root / device[1:]))
     return Attached(
         port=_by(root, "by-id", device) or _by(root, "by-path", device) or device,
@@ -142,10 +146,13 @@ def _read(path: Path) -> str:
 
 
 def _by(root: Path, how: str, device: str) -> str:
-    """Return the stable name of a device, empty if it has none."""
-    for link in sorted(_listed(root / "dev/serial" / how)):
-        if link.resolve().name == Path(device).name:
-            return f"/dev/serial/{how}/{link.name}"
+    """Return the stable name of a device, empty if it has none; our own udev rules' first."""
+    folders = {"by-id": ("dev/edgeperf", "dev/serial/by-id")}
+    folders["by-path"] = ("dev/edgeperf/by-path", "dev/serial/by-path")
+    for folder in folders[how]:
+        for link in sorted(_listed(root / folder)):
+            if link.is_symlink() and link.resolve().name == Path(device).name:
+                return f"/{folder}/{link.name}"
     return ""
 
 

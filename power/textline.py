@@ -9,15 +9,13 @@ the first line is half a line. Nothing before the first line end counts, and a l
 only if all of it can be understood.
 """
 
-import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from edgeperf.power.base import (
-    NAN,
     Boundary,
     Chunk,
     Identity,
@@ -31,151 +29,18 @@ from edgeperf.power.base import (
 )
 from edgeperf.power.discover import find_port
 from edgeperf.power.ports import SerialPort
-from edgeperf.power.samples import ReadingDecoder
 from edgeperf.power.serial_meter import SerialMeter
+from edgeperf.power.textline_decoder import TextLineDecoder
 from edgeperf.power.textline_format import (
-    OURS,
+    Column,
     Layout,
     layout_of,
-    named_values,
-    number_of,
-    split_fields,
-    strip_checksum,
 )
 
-#: A line that does not end after so many bytes is noise.
-LONGEST_LINE = 512
 #: How long a meter may take to send its first readings, boot included.
 PATIENCE_S = 5.0
 #: Readings that the rate is measured over, before the run.
 FIRST_READINGS = 6
-#: A clock that went back wrapped, if that explains it within so much time.
-LONGEST_PAUSE_NS = 60_000_000_000
-_WRAP = 1 << 32
-
-
-class TextLineDecoder(ReadingDecoder):
-    """Lines to readings.
-
-    Args:
-        columns: Names of the columns, where the user gave them.
-    """
-
-    def __init__(self, columns: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self._layout = layout_of(list(columns)) if columns else None
-        self._rest = b""
-        self._synced = False
-        self._checked = False
-        self._tick = -1
-        self._epoch_ns = 0
-        self.last_line = ""
-        self.has_energy = False
-
-    def parse(self, chunk: Chunk) -> Iterator[Reading]:
-        """Yield the readings of the lines that *chunk* completes."""
-        *lines, self._rest = (self._rest + chunk.data).split(b"\n")
-        if lines and not self._synced:
-            lines = lines[1:]  # it may have begun before we listened
-            self._synced = True
-        if len(self._rest) > LONGEST_LINE:
-            self.refuse("bytes without a line end")
-            self._rest, self._synced = b"", False
-        for line in lines:
-            yield from self._line(line, chunk.t_ns)
-
-    def _line(self, raw: bytes, t_ns: int) -> Iterator[Reading]:
-        line = raw.decode("latin-1").strip("\r\0 \t")
-        if not line or line.startswith("#"):
-            return
-        self.last_line = line
-        try:
-            values = self._values(line)
-        except ValueError:
-            self.refuse("lines that are no reading")
-            return
-        if values is None:
-            return
-        self.has_energy = self.has_energy or "energy" in values
-        tick_ns, restarted = self._clock(values)
-        if restarted:
-            yield Reading(t_ns, state=State.GAP)
-        yield _reading(t_ns, tick_ns, values)
-
-    def _values(self, line: str) -> dict[str, float] | None:
-        """Return SI values by quantity, None for a header, ValueError for anything else."""
-        body, checked = strip_checksum(line)
-        if self._checked and not checked:
-            raise ValueError(line)
-        found = named_values(body)
-        if found is None:
-            fields, comma = split_fields(body)
-            layout = layout_of(fields)
-            if layout.usable():
-                self._layout = layout
-                return None
-            found = self._columns(fields, comma=comma)
-        _check(found)
-        self._checked = checked
-        return found
-
-    def _columns(self, fields: list[str], *, comma: bool) -> dict[str, float]:
-        layout = self._layout or _ours(len(fields))
-        if len(fields) != len(layout.columns):
-            raise ValueError(fields)
-        values = [number_of(field, comma=comma) for field in fields]
-        self._layout = layout
-        return {
-            column.quantity: value * column.scale
-            for column, value in zip(layout.columns, values, strict=True)
-            if column is not None
-        }
-
-    def _clock(self, values: dict[str, float]) -> tuple[int, bool]:
-        """Unwrap the board's own clock; return it and whether the board was restarted."""
-        time_s = values.get("time", NAN)
-        if not math.isfinite(time_s) or time_s < 0:
-            return -1, False
-        tick_ns = round(time_s * 1e9)
-        last_ns, self._tick = self._tick, tick_ns
-        restarted = False
-        if 0 <= tick_ns < last_ns:
-            for unit_ns in (1_000, 1_000_000):  # a u32 of micro- or milliseconds
-                if 0 <= tick_ns + _WRAP * unit_ns - last_ns < LONGEST_PAUSE_NS:
-                    self._epoch_ns += _WRAP * unit_ns
-                    break
-            else:
-                restarted = True
-                self._epoch_ns += last_ns + 1_000_000
-        return self._epoch_ns + tick_ns, restarted
-
-
-def _ours(count: int) -> Layout:
-    if count not in (4, 5):
-        raise ValueError(count)
-    return layout_of(list(OURS[:count]))
-
-
-def _check(values: dict[str, float]) -> None:
-    """Refuse a line whose numbers contradict one another: a digit was lost on the way."""
-    if "power" not in values and not {"voltage", "current"} <= set(values):
-        raise ValueError(values)
-    product = values.get("voltage", NAN) * values.get("current", NAN)
-    power = values.get("power", NAN)
-    if abs(abs(product) - abs(power)) > 0.25 * max(abs(product), abs(power)) + 0.05:
-        raise ValueError(values)
-
-
-def _reading(t_ns: int, tick_ns: int, values: dict[str, float]) -> Reading:
-    voltage, current = values.get("voltage", NAN), values.get("current", NAN)
-    power = values.get("power", voltage * current)
-    if voltage * current < 0 < power:  # the power register of an INA219/226 has no sign
-        power = -power
-    # A failed I2C read returns 0 for everything; a board that is off is not being measured.
-    dead = voltage == 0 and current == 0
-    bad = dead or not math.isfinite(power)
-    state = State.INVALID if bad else State.OK
-    return Reading(t_ns, power, voltage, current, values.get("energy", NAN), tick_ns, state)
 
 
 class TextLine(SerialMeter):
@@ -207,8 +72,9 @@ class TextLine(SerialMeter):
     def __init__(self, port: str, options: Options) -> None:
         super().__init__(port)
         self._options = options
-        self._columns = tuple(name for name in options.columns.split("+") if name)
-        if self._columns and not layout_of(list(self._columns)).usable():
+        self._columns = [name for name in options.columns.split("+") if name]
+        self._learned = TextLineDecoder()
+        if self._columns and not layout_of(self._columns).usable():
             raise MeterInputError(
                 f"meter textline:{port}: columns={options.columns}: expected one power, or one "
                 "voltage and one current, with units, such as ms+mV+mA"
@@ -247,7 +113,7 @@ class TextLine(SerialMeter):
         Raises:
             MeterReplyError: None came; says what did.
         """
-        decoder = TextLineDecoder(self._columns)
+        decoder = TextLineDecoder(layout_of(self._columns) if self._columns else None)
         seen = bytearray()
         readings: list[Reading] = []
         deadline_s = time.monotonic() + PATIENCE_S
@@ -259,6 +125,7 @@ class TextLine(SerialMeter):
             raise MeterReplyError(self.port, self._complaint(bytes(seen), decoder, readings))
         self._rate_hz = _rate_hz(readings, self._rate_hz)
         self._has_energy = decoder.has_energy
+        self._learned = decoder
         return Identity(model="text lines", details={"line": decoder.last_line})
 
     def _complaint(self, seen: bytes, decoder: TextLineDecoder, readings: list[Reading]) -> str:
@@ -274,13 +141,16 @@ class TextLine(SerialMeter):
         return f"no text lines at {self._options.baud} baud (saw {seen[:24]!r}); give its baud="
 
     def header(self) -> Mapping[str, Any]:
-        """Return the names of the columns, where the user gave them."""
-        return {"columns": list(self._columns)}
+        """Return what identifying taught: a header line may have come only once, at boot."""
+        layout = self._learned.layout
+        return {"columns": layout and list(layout.columns), "checked": self._learned.checked}
 
     @classmethod
     def decoder(cls, header: Mapping[str, Any]) -> TextLineDecoder:
         """Make a decoder of lines."""
-        return TextLineDecoder(tuple(header.get("columns", ())))
+        columns = header.get("columns")
+        layout = columns and Layout(tuple(column and Column(*column) for column in columns))
+        return TextLineDecoder(layout, checked=header.get("checked", False))
 
     def read(self) -> list[Chunk]:
         """Return the bytes that came."""

@@ -16,7 +16,7 @@ class Machine:
         self.root = root
         self.units = 0
 
-    def plug(
+    def plug(  # noqa: PLR0913 - what a device may have
         self,
         name: str,
         usb: str = "",
@@ -25,6 +25,7 @@ class Machine:
         by_id: str = "",
         by_path: str = "",
         unit: str = "",
+        ours: str = "",
     ) -> None:
         """Attach a serial device, or one more interface of *unit*."""
         self.units += 1
@@ -44,9 +45,10 @@ class Machine:
         node = self.root / "dev" / name
         node.parent.mkdir(exist_ok=True)
         node.touch()
-        for how, link in (("by-id", by_id), ("by-path", by_path)):
+        links = {"serial/by-id": by_id, "serial/by-path": by_path, "edgeperf": ours}
+        for how, link in links.items():
             if link:
-                folder = self.root / "dev/serial" / how
+                folder = self.root / "dev" / how
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / link).symlink_to(node)
 
@@ -68,8 +70,6 @@ def test_ports_have_stable_names(machine: Machine) -> None:
     machine.plug("ttyUSB0", "1a86:7523", by_path="pci-0000:00:14.0-usb-0:1:1.0-port0")
     machine.plug("rfcomm0")
     machine.plug("ttyS0")
-    ppk2, rfcomm, adapter = sorted(attached_ports(machine.root), key=lambda one: one.device)[:3]
-    assert rfcomm.device == "/dev/ttyACM3" or ppk2.device == "/dev/rfcomm0"
     by_device = {one.device: one for one in attached_ports(machine.root)}
     assert set(by_device) == {"/dev/ttyACM3", "/dev/ttyUSB0", "/dev/rfcomm0"}
     assert by_device["/dev/ttyACM3"].port == "/dev/serial/by-id/usb-Nordic_PPK2_C0FFEE-if01"
@@ -78,7 +78,12 @@ def test_ports_have_stable_names(machine: Machine) -> None:
     assert by_device["/dev/ttyUSB0"].port.startswith("/dev/serial/by-path/")
     assert "pzem004t" in by_device["/dev/ttyUSB0"].kinds
     assert by_device["/dev/rfcomm0"].kinds == ("um25c",)
-    assert adapter is not None
+
+
+def test_our_own_names_come_first(machine: Machine) -> None:
+    """Where our udev rules are installed, their name is the one to use."""
+    machine.plug("ttyACM0", "1915:c00a", serial="A", by_id="usb-A-if01", ours="ppk2-A-01")
+    assert [one.port for one in attached_ports(machine.root)] == ["/dev/edgeperf/ppk2-A-01"]
 
 
 def test_two_devices_alike(machine: Machine) -> None:

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from edgeperf import EdgeperfError, InputError
-from edgeperf.agent.cli.meter import meter, seconds_of, simulate_meter
+from edgeperf.agent.cli.meter import meter, seconds_of
+from edgeperf.agent.cli.simulate_meter import simulate_meter
 from edgeperf.power.base import MeterInputError
 from edgeperf.power.measure import measure
 from edgeperf.power.trace import PowerTrace
@@ -69,6 +70,14 @@ def test_ls_lists_or_says_that_there_is_nothing() -> None:
     assert call("ls").stdout
 
 
+def test_kinds() -> None:
+    """Every kind has a line, and its options have a default."""
+    assert "ppk2        A PPK2" in call("kinds").stdout
+    told = call("kinds", "ppk2").stdout
+    assert "voltage: Supply voltage of the board." in told
+    assert "    mode=ampere\n" in told
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2m", 120), ("1h", 3600), ("7", 7)]
 )
@@ -96,7 +105,7 @@ def test_bad_input(tmp_path: Path) -> None:
 
 def test_simulate_meter_command(tmp_path: Path) -> None:
     """The command prints a port that a meter can be read from, and ends when told to."""
-    code = "import sys; from edgeperf.agent.cli.meter import simulate_meter; simulate_meter()"
+    code = "from edgeperf.agent.cli.simulate_meter import simulate_meter; simulate_meter()"
     words = ["textline", "--waveform", "constant:4", "--link", str(tmp_path / "meter")]
     words += ["--set", "rate_hz=50", "--set", "energy=true"]
     with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE) as process:

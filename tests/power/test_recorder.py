@@ -67,7 +67,7 @@ def test_recording(simulate: Simulate, folder: Path) -> None:
 def test_ppk2_at_full_rate(tmp_path: Path, folder: Path) -> None:
     """A hundred thousand samples a second, from another process, none lost, energy true."""
     link = tmp_path / "ppk2"
-    code = "from edgeperf.agent.cli.meter import simulate_meter; simulate_meter()"
+    code = "from edgeperf.agent.cli.simulate_meter import simulate_meter; simulate_meter()"
     words = ["ppk2", "--waveform", "sine:2,1,0.4", "--link", str(link), "--for", "60s"]
     with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE) as play:
         assert play.stdout is not None

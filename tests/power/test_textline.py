@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edgeperf.power import make_source
 from edgeperf.power.base import Chunk, MeterInputError, MeterReplyError, State
 from edgeperf.power.samples import Samples
-from edgeperf.power.textline import TextLineDecoder
+from edgeperf.power.textline_decoder import TextLineDecoder
 
 Vector = Callable[[str], dict[str, Any]]
 Decode = Callable[..., Samples]
@@ -205,3 +205,20 @@ def test_stuck_sensor_rule_can_be_left_out() -> None:
     assert make_source("textline:/dev/x").info().stale_after_s == 1.0
     assert make_source("textline:/dev/x,stale_after=30").info().stale_after_s == 30.0
     assert make_source("textline:/dev/x,stale_after=0").info().stale_after_s is None
+
+
+def test_columns_named_once_at_boot(simulate: Any, record: Any, monkeypatch: Any) -> None:
+    """What a header line said before the recording began holds for the recording."""
+    server = simulate("textline")
+    count = 0
+
+    def stream(_: float) -> list[bytes]:
+        nonlocal count
+        count += 1
+        line = b"%d,6.0,5.0,%.4f\n" % (count * 10, 1.2 + count % 3 * 1e-4)
+        return [b"boot\nms,power_W,bus_V,current_A\n"] if count == 1 else [line]
+
+    monkeypatch.setattr(server._device, "stream", stream)
+    samples, _ = record(make_source(f"textline:{server.port}"), 0.3)
+    assert set(samples.power_w.tolist()) == {6.0}
+    assert set(samples.voltage_v.tolist()) == {5.0}
