@@ -209,11 +209,13 @@ class Product:
         folder: Where commands run.
         output: Where results go.
         environment: What commands inherit.
+        prefix: A command that runs the command: ``prlimit``, ``nice``.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.output = folder / "edgeperf-results"
+        self.prefix: list[str] = []
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "home"),
@@ -229,7 +231,7 @@ class Product:
     def command(self) -> list[str]:
         """How edgeperf is called. Python 3.10 has no -P, and no need in an empty folder."""
         safe = ["-P"] if sys.version_info >= (3, 11) else []
-        return [sys.executable, *safe, "-m", "edgeperf"]
+        return [*self.prefix, sys.executable, *safe, "-m", "edgeperf"]
 
     def call(self, *arguments: str, **options: Any) -> Outcome:
         """Call any command and wait for it."""
