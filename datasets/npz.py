@@ -56,7 +56,9 @@ def read_arrays(path: Path, expected: str, keys: Sequence[str] | None = None) ->
         what = "is a folder" if path.is_dir() else "does not exist"
         raise DatasetError(f"{path}: {what}; expected an .npz file with {expected}")
     try:
-        if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:  # by its path, a file that may not be read is "no zip"
+            is_zip = zipfile.is_zipfile(file)
+        if not is_zip:
             raise DatasetError(f"{path}: not an .npz file; expected {expected}")
         with np.load(path, allow_pickle=False) as arrays:
             wanted = keys or arrays.files
