@@ -154,12 +154,10 @@ def test_no_command_shows_the_help(product: "Product") -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--scenario", "Server", "--target-qps", "1e11"),
-        ("--scenario", "SingleStream", "--min-queries", "100000000000"),
-        ("--scenario", "Offline", "--min-queries", "100000000000"),
-        ("--scenario", "Offline", "--min-duration", "1e9"),
-        ("--scenario", "SingleStream", "--min-duration", "1e9"),
-        ("--scenario", "MultiStream", "--min-duration", "1e9"),
+        ("--scenario", "Server", "--target-qps", "1e6", "--min-duration", "80000"),
+        ("--scenario", "Offline", "--min-duration", "80000"),
+        ("--scenario", "SingleStream", "--min-duration", "80000"),
+        ("--scenario", "MultiStream", "--min-duration", "80000"),
     ],
     ids=" ".join,
 )
@@ -184,7 +182,7 @@ def test_load_that_no_memory_could_hold_is_refused(
 # --- models --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["missing.tflite", "missing.onnx", "missing", "kws2", ""])
+@pytest.mark.parametrize("name", ["missing.tflite", "missing.onnx", "missing", "kws2"])
 def test_missing_model(product: "Product", name: str) -> None:
     """Neither a file nor a name of the catalogue: the line lists the names."""
     line = refused(product, name, *QUICK)

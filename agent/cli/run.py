@@ -140,7 +140,7 @@ def _sender(descriptor: int | None) -> Callable[[Event], None]:
         return _nobody
     try:
         mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise SpecError(f"--events {descriptor}: not an open file descriptor") from error
     if mode == os.O_RDONLY:
         raise SpecError(f"--events {descriptor}: open for reading only")
