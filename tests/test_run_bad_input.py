@@ -120,7 +120,6 @@ def own_model(product: "Product", digits_file: Callable[[str], Path]) -> "Produc
         (("digits", "--events", "987"), "--events 987"),
         (("digits", "--events", "-1"), "--events -1"),
         (("digits", "--events", "99999999999999999999"), "--events"),
-        (("digits", "--events", "0"), "--events 0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
