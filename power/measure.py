@@ -219,7 +219,8 @@ def _problems(trace: PowerTrace, seen: Window, rests: Sequence[Window], grade: G
         found.append(f"the meter saw {seen.coverage:.1%} of the window, less than {limit}")
     for why, text in _GAP_TEXTS.items():
         spans = [gap for gap in seen.gaps if gap.why == why]
-        if spans:
+        harmless = why in _SILENCES and seen.coverage >= COMPLETE
+        if spans and not harmless:
             total_s = sum(gap.end_mono_ns - gap.start_mono_ns for gap in spans) * 1e-9
             at_s = min(gap.start_mono_ns for gap in spans) - seen.start_ns
             found.append(f"{text} for {total_s:.2f} s, first {at_s * 1e-9:.2f} s into the window")
@@ -233,6 +234,8 @@ def _problems(trace: PowerTrace, seen: Window, rests: Sequence[Window], grade: G
     return found
 
 
+#: Missing readings that are few need no words; a meter that was wrong always does.
+_SILENCES = {"gap", "outside"}
 _GAP_TEXTS = {
     "lost": "the meter was gone",
     "stale": "the meter was frozen",

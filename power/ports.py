@@ -32,9 +32,7 @@ def holders_of(port: str) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*/fd"):
         with contextlib.suppress(OSError):
-            if folder.parent.name != str(os.getpid()) and any(
-                os.path.realpath(link) == target for link in folder.iterdir()
-            ):
+            if any(os.path.realpath(link) == target for link in folder.iterdir()):
                 name = (folder.parent / "comm").read_text().strip()
                 found.append(f"{name} ({folder.parent.name})")
     return found

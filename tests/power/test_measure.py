@@ -1,5 +1,6 @@
 """From a trace to a result: joules, what follows from them, and when there are none."""
 
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -108,6 +109,18 @@ def test_coverage_decides(lost: int, grade: Grade) -> None:
     assert (result.gross is None) == (grade is Grade.NONE)
     assert result.coverage == pytest.approx(1 - (lost + 1) / 200)
     assert any("over range or had no data" in problem for problem in result.problems)
+
+
+def test_a_few_missing_readings_need_no_words() -> None:
+    """Under one per cent of silence is no problem; a meter that was wrong always is one."""
+    trace = trace_of(busy)
+    kept = np.r_[0:500, 503 : len(trace.samples)]
+    columns = (getattr(trace.samples, f.name)[kept] for f in fields(Samples))
+    silent = PowerTrace(Samples(*columns), trace.about)
+    result = measure(silent, 20 * S, 80 * S)
+    assert result.coverage == pytest.approx(1 - 0.4 / 60)
+    assert result.problems == ()
+    assert measure(trace_of(busy, bad=[500]), 20 * S, 80 * S).problems != ()
 
 
 def test_partial_energy_is_of_the_whole_window() -> None:
