@@ -41,7 +41,11 @@ LARGEST_READ_BACK_BYTES = 64 << 20
 
 #: What ONNX Runtime puts in front of what it has to say.
 _NOISE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed: ?)?")
-_NO_OPERATOR = ("Could not find an implementation for ", "No Op registered for ", "Fatal error: ")
+_NO_OPERATOR = re.compile(
+    r"Could not find an implementation for ([^\s(]+)"
+    r"|No Op registered for (\S+)"
+    r"|Fatal error: ([^\s(]+)\(-?\d+\) is not a registered"
+)
 
 Settings = Mapping[str, Mapping[str, str]]
 
@@ -120,7 +124,7 @@ def _check_providers(ort: Any, request: Request) -> None:
     for name in request.settings:
         if name not in request.providers:
             raise InputError(
-                f"option {name}.…: that provider is not asked for; add it to provider="
+                f"option {name}.KEY: that provider is not asked for; add it to provider="
             )
 
 
@@ -152,10 +156,9 @@ def _create(ort: Any, request: Request, sink: str) -> Any:
 
 def _refusal(request: Request, error: Exception) -> ModelError:
     text = _NOISE.sub("", one_line(error))
-    for sign in _NO_OPERATOR:
-        if sign in text:
-            operator = text.partition(sign)[2].split()[0].partition("(")[0]
-            return ModelError(f"{request.model}: onnxruntime has no operator {operator}")
+    if found := _NO_OPERATOR.search(text):
+        operator = next(filter(None, found.groups()))
+        return ModelError(f"{request.model}: onnxruntime has no operator {operator}")
     return ModelError(f"{request.model}: onnxruntime cannot load it: {text}")
 
 

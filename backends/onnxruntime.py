@@ -153,6 +153,8 @@ class OnnxRuntimeSession:
                 notes.append(f"{name} was asked for and did not start; {ran} runs instead.")
             elif counts and not counts.get(name):
                 notes.append(f"{name} was asked for and runs no operator of this model.")
+        if len(self._providers) > 1 and not counts:
+            notes.append("This ONNX Runtime does not tell which provider runs what.")
         if len([count for count in counts.values() if count]) > 1:
             shares = ", ".join(f"{count} on {name}" for name, count in counts.items())
             notes.append(f"Operators: {shares}.")

@@ -60,7 +60,11 @@ OPTIONS = {
 
 #: Source files and conditions of OpenVINO's own, in front of what it has to say.
 _NOISE = re.compile(r"Exception from \S+:\s*|Check '.*?' failed at \S+:\s*")
-_NO_OPERATOR = ("No translator found for ", "No conversion rule found for operations: ")
+_NO_OPERATOR = re.compile(
+    r"(?:No translator found for"
+    r"|No conversion rule found for operations:"
+    r"|does not support the following ONNX operations:) ([^\s,]+)"
+)
 
 
 class OpenVinoSession:
@@ -238,8 +242,6 @@ def _find_infer(request: Any) -> Callable[[Any], object]:
 
 def _refusal(model: Path, error: Exception) -> ModelError:
     text = _NOISE.sub("", one_line(error)).strip()
-    for sign in _NO_OPERATOR:
-        if sign in text:
-            operator = text.partition(sign)[2].split()[0].rstrip(",.")
-            return ModelError(f"{model}: OpenVINO has no operator {operator}; use another backend")
+    if found := _NO_OPERATOR.search(text):
+        return ModelError(f"{model}: OpenVINO has no operator {found[1]}; use another backend")
     return ModelError(f"{model}: OpenVINO cannot load it: {text}")
