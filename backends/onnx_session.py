@@ -5,6 +5,7 @@ computes in int8 is decided there. The rewritten graph is therefore written to m
 read back.
 """
 
+import mmap
 import os
 import re
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ _LEVELS = {
 }
 
 #: Above this size a model is not written to memory once more just to be looked at.
-LARGEST_READ_BACK_BYTES = 64 << 20
+LARGEST_READ_BACK_BYTES = 32 << 20
 
 #: What ONNX Runtime puts in front of what it has to say.
 _NOISE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed: ?)?")
@@ -104,8 +105,12 @@ def open_session(ort: Any, request: Request, *, read_back: bool) -> tuple[Any, O
         sink = os.memfd_create("optimised")
         try:
             session = _create(ort, request, f"/proc/self/fd/{sink}")
-            graph = parse_onnx(memoryview(os.pread(sink, os.fstat(sink).st_size, 0)))
-        except (ModelError, DamagedError):  # perhaps it cannot be written; load it plainly
+            graph = parse_onnx(memoryview(mmap.mmap(sink, 0, access=mmap.ACCESS_READ)))
+        except (
+            ModelError,
+            DamagedError,
+            ValueError,
+        ):  # perhaps it cannot be written; load it plainly
             pass
         else:
             return session, graph

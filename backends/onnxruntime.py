@@ -21,6 +21,7 @@ from edgeperf.backends.base import (
     SessionOptions,
 )
 from edgeperf.backends.model_file import check_format
+from edgeperf.backends.onnx_binding import MOST_BINDINGS, Ends, bound, copying, rebinding
 from edgeperf.backends.onnx_graph import OnnxGraph, read_onnx
 from edgeperf.backends.onnx_session import (
     LARGEST_READ_BACK_BYTES,
@@ -43,7 +44,6 @@ from edgeperf.backends.runtimes import (
 from edgeperf.backends.shapes import (
     check_batch,
     check_blocks,
-    copy_answer,
     really,
     settle_shapes,
     unbound,
@@ -64,10 +64,6 @@ DISTRIBUTIONS = (
 HOST_PROVIDERS = frozenset(
     f"{name}ExecutionProvider" for name in ("CPU", "Xnnpack", "ACL", "ArmNN", "Dnnl", "OpenVINO")
 )
-
-#: A binding takes 1.5 kB and 10 µs to make. Above this many slots one binding is pointed
-#: at another address in each query instead, which costs that query 2 µs.
-MOST_BINDINGS = 8192
 
 
 class OnnxRuntimeSession:
@@ -94,8 +90,8 @@ class OnnxRuntimeSession:
         self._graph, self._rewritten = graph, rewritten
         self._providers: tuple[str, ...] = tuple(self._session.get_providers())
         self._in_place = HOST_PROVIDERS.issuperset(self._providers)
-        self._blocks: tuple[Array, ...] = ()
         self._run: Callable[[int], object] = _unbound
+        self._ends: Ends | None = None
         self._try(model)
 
     def _try(self, model: Path) -> None:
@@ -136,9 +132,10 @@ class OnnxRuntimeSession:
     def _precision(self) -> tuple[str, tuple[str, ...]]:
         if self._rewritten is not None:
             return summarise(self._rewritten.arithmetic)
-        note = "Precision as stored in the file; the runtime may have changed it."
         stored = "int8" if self._graph.quantised else summarise(self._graph.arithmetic)[0]
-        return stored, (note,)
+        if stored == "f32":
+            return stored, ()
+        return stored, ("Precision as stored in the file; the runtime may have changed it.",)
 
     def _provider_options(self) -> dict[str, str]:
         told = self._session.get_provider_options()
@@ -167,61 +164,14 @@ class OnnxRuntimeSession:
             ModelError: A block does not fit the model.
         """
         slots = check_blocks(self.inputs, blocks)
-        self._blocks = tuple(blocks)
+        ends = Ends(self._session, self.inputs, tuple(blocks), self.outputs, self.results)
         if not self._in_place:
-            self._run = self._copying()
+            self._run = copying(ends)
         elif slots > MOST_BINDINGS:
-            self._run = self._rebinding(slots)
+            self._run = rebinding(ends)
         else:
-            self._run = self._bound(slots)
-
-    def _bound(self, slots: int) -> Callable[[int], object]:
-        """Return a run with one binding per slot."""
-        native = getattr(getattr(self._session, "_sess", None), "run_with_iobinding", None)
-        bindings = [self._binding(slot) for slot in range(slots)]
-        if native is None or not all(hasattr(binding, "_iobinding") for binding in bindings):
-            public = self._session.run_with_iobinding
-            return lambda slot: public(bindings[slot])
-        inner, options = [binding._iobinding for binding in bindings], self._ort.RunOptions()  # noqa: SLF001 - the public call around it costs a microsecond
-        return lambda slot: native(inner[slot], options)
-
-    def _rebinding(self, slots: int) -> Callable[[int], object]:
-        """Return a run with one binding, pointed at the slot each time."""
-        binding, run = self._binding(0), self._session.run_with_iobinding
-        places = [
-            (spec.name, block.dtype.type, spec.shape, block.ctypes.data, block[0].nbytes)
-            for spec, block in zip(self.inputs, self._blocks, strict=True)
-        ]
-
-        def infer(slot: int) -> None:
-            if not 0 <= slot < slots:
-                raise IndexError(slot)
-            for name, dtype, shape, start, size in places:
-                binding.bind_input(name, "cpu", 0, dtype, shape, start + slot * size)
-            run(binding)
-
-        return infer
-
-    def _copying(self) -> Callable[[int], object]:
-        """Return a run that lets the runtime fetch its inputs itself."""
-        run, names = self._session.run, [spec.name for spec in self.inputs]
-
-        def infer(slot: int) -> None:
-            feed = {name: block[slot] for name, block in zip(names, self._blocks, strict=True)}
-            for result, value in zip(self.results, run(None, feed), strict=True):
-                copy_answer(value, result)
-
-        return infer
-
-    def _binding(self, slot: int) -> Any:
-        binding = self._session.io_binding()
-        for spec, block in zip(self.inputs, self._blocks, strict=True):
-            row = block[slot]
-            binding.bind_input(spec.name, "cpu", 0, row.dtype.type, spec.shape, row.ctypes.data)
-        for spec, result in zip(self.outputs, self.results, strict=True):
-            kind, place = result.dtype.type, result.ctypes.data
-            binding.bind_output(spec.name, "cpu", 0, kind, spec.shape, place)
-        return binding
+            self._run = bound(ends, self._ort.RunOptions())
+        self._ends = ends
 
     def infer(self, slot: int) -> None:
         """Run the model on the sample in *slot*.
@@ -239,8 +189,7 @@ class OnnxRuntimeSession:
     def close(self) -> None:
         """Release the session, bindings first."""
         self._run = _unbound
-        self._session = None
-        self._blocks = ()
+        self._ends = self._session = None
 
 
 class OnnxRuntimeBackend:
