@@ -29,6 +29,7 @@ MOST_HINT_SHARE = 1.7
 #: calibration under a passing load must not make it end too early.
 OFFLINE_SHARE = 1.15
 _WARMUP_INFERENCES = 5
+_SLICES = 4
 _ACCURACY_LOAD = 0.7
 #: Of the latency bound: what simulation may use up, the rest is for what it cannot know.
 _SERVER_MARGIN = 0.8
@@ -83,19 +84,20 @@ def median_ns(query: Callable[[int], None], seconds: float) -> float:
 
 
 def _throughput(team: Team, workers: int, samples: int, seconds: float) -> float:
-    """Return samples per second over about *seconds*, in two rounds: guess, then measure."""
-    count, rate = 4 * workers, 0.0
-    for share in (0.2, 1.0):
+    """Return samples per second, the best of some slices of *seconds*.
+
+    The best: Offline ends too early when the hint is too low, so a passing load during
+    calibration must not lower it.
+    """
+    count, rate, best = 4 * workers, 0.0, 0.0
+    for _ in range(_SLICES + 2):  # the first two find out how long a slice is
         begin = time.monotonic_ns()
-        team.take_all(
-            np.arange(count, dtype=np.int32) % samples, chunk_size(rate, workers), _ignore
-        )
+        chunk = chunk_size(rate, workers, count)
+        team.take_all(np.arange(count, dtype=np.int32) % samples, chunk, _ignore)
         rate = count * 1e9 / (time.monotonic_ns() - begin)
-        count = max(count, min(int(rate * seconds * share), MAX_CHUNKS * workers * 16))
-    begin = time.monotonic_ns()
-    chunk = max(chunk_size(rate, workers), -(-count // MAX_CHUNKS))
-    team.take_all(np.arange(count, dtype=np.int32) % samples, chunk, _ignore)
-    return count * 1e9 / (time.monotonic_ns() - begin)
+        best = max(best, rate)
+        count = max(4 * workers, int(rate * seconds / _SLICES))
+    return best
 
 
 def chunk_size(throughput_sps: float, workers: int, total: int = 0) -> int:
