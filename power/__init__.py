@@ -35,6 +35,12 @@ METERS: dict[str, str] = {
     "lpm01a": "edgeperf.power.lpm01a:Lpm01a",
     "scpi": "edgeperf.power.scpi:Scpi",
     "korad": "edgeperf.power.korad:Korad",
+    "hwmon": "edgeperf.power.hwmon:Hwmon",
+    "ina3221": "edgeperf.power.ina3221:Ina3221",
+    "rpi5-pmic": "edgeperf.power.rpi5pmic:Rpi5Pmic",
+    "rapl": "edgeperf.power.rapl:Rapl",
+    "nvml": "edgeperf.power.nvml:Nvml",
+    "battery": "edgeperf.power.battery:Battery",
 }
 
 #: Name of a meter -> the device that ``edgeperf simulate-meter`` plays for it.
@@ -49,6 +55,11 @@ SIMULATORS: dict[str, str] = {
     "lpm01a": "edgeperf.power.simulate.lpm01a:Lpm01aDevice",
     "scpi": "edgeperf.power.simulate.scpi:ScpiDevice",
     "korad": "edgeperf.power.simulate.korad:KoradDevice",
+    "hwmon": "edgeperf.power.simulate.board:HwmonDevice",
+    "ina3221": "edgeperf.power.simulate.board:Ina3221Device",
+    "rpi5-pmic": "edgeperf.power.simulate.board:PmicDevice",
+    "rapl": "edgeperf.power.simulate.board:RaplDevice",
+    "battery": "edgeperf.power.simulate.board:BatteryDevice",
 }
 
 #: Third parties add a meter with an entry point of this group; its name is the kind.

@@ -48,10 +48,7 @@ class MeterReplyError(MeterError):
 
 
 class State(enum.IntEnum):
-    """What may be done with a sample.
-
-    Every state but ``OK`` makes the time on both sides of the sample uncovered.
-    """
+    """What may be done with a sample; only ``OK`` covers the time beside it."""
 
     OK = 0
     STALE = 1  # the meter repeats itself
@@ -104,24 +101,19 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         bandwidth_hz: Faster changes are averaged away; None is unknown. A peak means
             nothing without it.
         gain: Relative limit of the power, 0.01 is 1 %.
-        offset_w: Limit of a constant error of the power.
-        offset_v: The same of the voltage, where power is computed from it.
-        offset_a: The same of the current.
-        resolution_w: One step of the power.
-        resolution_v: One step of the voltage, where power is computed from it.
-        resolution_a: One step of the current.
-        resolution_j: One step of the energy counter.
+        offset_w, offset_v, offset_a: Limit of a constant error of power, voltage, current.
+        resolution_w, resolution_v, resolution_a, resolution_j: One step of power, voltage,
+            current, energy counter.
         edge_s: How well the moment of a sample is known, standard deviation.
-        voltage_v: The assumed voltage of a current-only meter.
-        voltage_gain: Relative limit of that assumption.
+        voltage_v, voltage_gain: Assumed voltage of a current-only meter, and its relative
+            limit.
         counter_wrap_j: Where the energy counter starts again at 0; None never.
         max_power_w: More than this is a fault of the meter, not a load.
         max_interval_s: Samples further apart leave a gap; 0 is 2.5 periods.
         tick_tolerance: How wrong the meter's own clock (``Reading.tick_ns``) may run.
-        stale_after_s: Identical readings for longer mean a stuck meter; None for a meter
-            whose digits are so coarse that a quiet load shows the same.
-        silent_after_s: No reading for longer is flagged while recording; 0 is 1.25 s or
-            1.75 periods, whichever is longer.
+        stale_after_s: Identical readings for longer mean a stuck meter; None for digits so
+            coarse that a quiet load shows the same.
+        silent_after_s: No reading for longer is flagged; 0 is 1.25 s or 1.75 periods.
         notes: Known biases, one sentence each, printed with the result.
     """
 
@@ -166,8 +158,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         model: Maker's name of the instrument, as it says itself where it does.
-        serial: Its serial number, empty where it has none.
-        firmware: Its firmware, empty where it does not say.
+        serial, firmware: Its serial number and firmware, empty where it does not say.
         details: Anything else it said.
     """
 
@@ -207,8 +198,7 @@ class Reading(NamedTuple):
     Attributes:
         t_ns: CLOCK_MONOTONIC, usually ``chunk.middle_ns``.
         power_w: Power, sign kept. NaN makes it ``voltage_v * current_a``.
-        voltage_v: Voltage.
-        current_a: Current.
+        voltage_v, current_a: Voltage and current.
         energy_j: The meter's own energy counter.
         tick_ns: The meter's own clock, any origin, never repeated; -1 if it has none.
         state: What may be done with it.
@@ -233,10 +223,9 @@ class Decoder(Protocol):
     faults: dict[str, int]
 
     def feed(self, chunk: Chunk) -> "Samples":
-        """Return the samples that *chunk* completes, oldest first.
+        """Return the samples that *chunk* completes, oldest first; keep what is left over.
 
-        Never raises, whatever the bytes are, and never invents a sample. Bytes that do
-        not complete a sample are kept for the next call.
+        Never raises, whatever the bytes are, and never invents a sample.
         """
         ...
 
@@ -245,15 +234,10 @@ class Source(Protocol):
     """A meter on its port.
 
     Life: construct (touches nothing), :meth:`open`, :meth:`identify`, :meth:`start`,
-    :meth:`read` again and again, :meth:`stop`, :meth:`close`. After a
-    :class:`MeterLostError` the recorder calls ``close`` and later ``open``, ``identify``
-    and ``start`` on the same object.
-
-    The class also has ``Options``, its options: a frozen ``msgspec.Struct`` with
-    ``forbid_unknown_fields``, every field with a default.
-
-    Attributes:
-        kind: Name in :data:`edgeperf.power.METERS`.
+    :meth:`read` again and again, :meth:`stop`, :meth:`close`. After a :class:`MeterLostError`
+    the recorder calls ``close`` and later ``open``, ``identify`` and ``start`` again. The
+    class also has ``Options``, a frozen ``msgspec.Struct`` with ``forbid_unknown_fields``
+    and a default for every field, and ``kind``, its name in :data:`edgeperf.power.METERS`.
     """
 
     kind: ClassVar[str]
@@ -269,8 +253,7 @@ class Source(Protocol):
 
         Raises:
             MeterInputError: There is no such port.
-            MeterError: The port is busy (the message names the holder) or forbidden (the
-                message says what to do).
+            MeterError: It is busy (names the holder) or forbidden (says what to do).
         """
         ...
 
@@ -286,7 +269,7 @@ class Source(Protocol):
         """Begin measuring.
 
         Raises:
-            MeterInputError: Something only the user knows is missing, such as a voltage.
+            MeterInputError: What only the user knows is missing, such as a voltage.
             MeterReplyError: The meter refused.
         """
         ...
@@ -301,9 +284,7 @@ class Source(Protocol):
         ...
 
     def read(self) -> list[Chunk]:
-        """Wait for the next bytes, at most about 0.5 s, and return them.
-
-        Returns an empty list when there was nothing yet.
+        """Wait for the next bytes, at most about 0.5 s, and return them, perhaps none.
 
         Raises:
             MeterLostError: The meter is gone.

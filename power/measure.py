@@ -64,16 +64,14 @@ def measure(
         MeterInputError: The window is empty.
     """
     if window_end_mono_ns <= window_start_mono_ns:
-        raise MeterInputError(
-            f"window {window_start_mono_ns}..{window_end_mono_ns} ns: ends before it begins"
-        )
+        window = f"{window_start_mono_ns}..{window_end_mono_ns} ns"
+        raise MeterInputError(f"window {window}: ends before it begins")
     info = trace.about.info
     seen = look(trace.samples, info, window_start_mono_ns, window_end_mono_ns)
     rests = [look(trace.samples, info, begin, end) for begin, end in idle if end > begin]
     grade = _grade(seen, info)
-    joules = grade is not Grade.NONE
+    joules, counts = grade is not Grade.NONE, (samples, queries)
     rested = joules and bool(rests) and all(rest.coverage >= ENOUGH for rest in rests)
-    counts = (samples, queries)
     return PowerResult(
         meter=trace.about.meter,
         identity=trace.about.identity,

@@ -1,6 +1,8 @@
 """Bench of the meter tests: vectors, simulated meters on ptys, reading a source for a while."""
 
 import json
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -96,6 +98,23 @@ def energy_of() -> Callable[..., tuple[float, float, float]]:
         return seen.energy_j, waveform.energy_j(begin_ns * 1e-9, end_ns * 1e-9), seen.coverage
 
     return run
+
+
+@pytest.fixture
+def forbidden() -> Iterator[Path]:
+    """Return a file that nobody may read, for a user whom permissions concern."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "usbtmc9"
+        path.write_text("1")
+        path.chmod(0)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield path
+        finally:
+            os.seteuid(user)
 
 
 @pytest.fixture(scope="session")
