@@ -41,6 +41,7 @@ METERS: dict[str, str] = {
     "rapl": "edgeperf.power.rapl:Rapl",
     "nvml": "edgeperf.power.nvml:Nvml",
     "battery": "edgeperf.power.battery:Battery",
+    "ptdaemon": "edgeperf.power.ptdaemon:PtDaemon",
 }
 
 #: Name of a meter -> the device that ``edgeperf simulate-meter`` plays for it.
@@ -60,6 +61,7 @@ SIMULATORS: dict[str, str] = {
     "rpi5-pmic": "edgeperf.power.simulate.board:PmicDevice",
     "rapl": "edgeperf.power.simulate.board:RaplDevice",
     "battery": "edgeperf.power.simulate.board:BatteryDevice",
+    "ptdaemon": "edgeperf.power.simulate.ptdaemon:PtdDevice",
 }
 
 #: Third parties add a meter with an entry point of this group; its name is the kind.

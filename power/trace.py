@@ -86,7 +86,7 @@ class PowerTrace:
         about = np.frombuffer(msgspec.json.encode(self.about), dtype=np.uint8)
         fresh = path.with_name(path.name + ".tmp")
         with fresh.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, about=about, **columns)
+            np.savez_compressed(file, about=about, **columns)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
