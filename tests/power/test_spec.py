@@ -14,6 +14,10 @@ from edgeperf.power.base import MeterInputError, SourceInfo
 from edgeperf.power.serial_meter import SerialMeter
 
 
+#: Ports of the meters that are neither serial nor part of the board.
+NEEDS = {"ptdaemon": "localhost:8888"}
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "port", "options"),
     [
@@ -71,7 +75,8 @@ def test_every_meter_keeps_the_house_rules(kind: str) -> None:
         return
     assert driver.kind == kind
     assert driver.Options.__struct_config__.forbid_unknown_fields
-    source = driver("/dev/none" if issubclass(driver, SerialMeter) else "", driver.Options())
+    port = "/dev/none" if issubclass(driver, SerialMeter) else NEEDS.get(kind, "")
+    source = driver(port, driver.Options())
     info = source.info()
     assert isinstance(info, SourceInfo)
     assert info.kind == kind
