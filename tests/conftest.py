@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 import edgeperf
@@ -292,7 +293,19 @@ def product_with_models(product: Product, models_dir: Path) -> Product:
     return product
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def digits_file() -> Callable[[str], Path]:
     """Return how to find a file of the bundled model: ``digits_f32.onnx``, ..."""
     return BUNDLED.joinpath
+
+
+@pytest.fixture(scope="session")
+def many_digits(
+    tmp_path_factory: pytest.TempPathFactory, digits_file: Callable[[str], Path]
+) -> Path:
+    """Return so many samples for ``digits`` that its accuracy test takes many seconds."""
+    path = tmp_path_factory.mktemp("many") / "many.npz"
+    with np.load(digits_file("digits_test.npz")) as few:
+        images, labels = np.tile(few["images"], (1000, 1, 1, 1)), np.tile(few["labels"], 1000)
+    np.savez(path, images=images, labels=labels)
+    return path

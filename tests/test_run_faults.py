@@ -78,11 +78,10 @@ def test_hung_worker_is_killed_by_the_watchdog(product: "Product", worker: str) 
 
 @pytest.mark.parametrize(("fault", "code"), [("KILL", "worker-died"), ("STOP", "worker-hung")])
 def test_fault_in_the_accuracy_test_makes_the_run_invalid(
-    product: "Product", fault: str, code: str
+    product: "Product", many_digits: Path, fault: str, code: str
 ) -> None:
     """A worker lost while accuracy is measured leaves no accuracy and no performance."""
-    slow = ("--scenario", "Server", "--target-qps", "40", "--stall", "1")
-    running = product.start(*QUICK, *slow)
+    running = product.start(*QUICK, "--data", str(many_digits), "--stall", "1")
     running.wait_for(Phase.ACCURACY, percent_above=0.0)
     os.kill(running.pid_of("accuracy/worker0"), signal.Signals[f"SIG{fault}"])
     outcome = running.finish()
