@@ -13,7 +13,6 @@ from edgeperf.power import METERS, SIMULATORS, meter_class, meter_names, parse_m
 from edgeperf.power.base import MeterInputError, SourceInfo
 from edgeperf.power.serial_meter import SerialMeter
 
-
 #: Ports of the meters that are neither serial nor part of the board.
 NEEDS = {"ptdaemon": "localhost:8888"}
 
