@@ -14,7 +14,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+    TimeoutError,  # noqa: A004 - SQLAlchemy's: no connection was free
+)
 
 from edgeperf import InputError
 from edgeperf.coordinator.store.migrations import StoreError, migrate
@@ -163,4 +169,5 @@ def _failures() -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
-        raise StoreError(" ".join(str(cause).split())) from error
+        passing = isinstance(error, OperationalError | InterfaceError | TimeoutError)
+        raise StoreError(" ".join(str(cause).split()), passing=passing) from error

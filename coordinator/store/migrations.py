@@ -18,7 +18,16 @@ from edgeperf import EdgeperfError
 
 
 class StoreError(EdgeperfError):
-    """The store cannot be opened or written; the message names it."""
+    """The store cannot be opened or written; the message names it.
+
+    Attributes:
+        passing: The database itself was in the way (locked, gone, full), not what we
+            wrote: the same may work later.
+    """
+
+    def __init__(self, problem: str, *, passing: bool = False) -> None:
+        super().__init__(problem)
+        self.passing = passing
 
 
 _TABLES = """

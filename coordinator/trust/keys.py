@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from edgeperf import InputError
-from edgeperf.agent.messages import public_text
+from edgeperf.agent.messages import key_id, public_text
 from edgeperf.coordinator.files import write_private
 
 _SIGNING_KEY = "signing.pem"
@@ -37,6 +37,11 @@ class Keys:
         self.folder = folder
         self.signing = _signing_key(folder / _SIGNING_KEY)
         self._secret = _board_secret(folder / _BOARD_SECRET)
+
+    @property
+    def id(self) -> str:
+        """Short name of the signing key."""
+        return key_id(self.signing.public_key())
 
     @property
     def public(self) -> str:
