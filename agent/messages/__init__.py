@@ -39,6 +39,7 @@ from edgeperf.agent.messages.commands import (
     RunStart,
     Selftest,
     parse_command,
+    read_command,
     run_start,
     sign_command,
 )
@@ -97,7 +98,14 @@ from edgeperf.agent.messages.reports import (
     parse_event,
     stream_and_seq,
 )
-from edgeperf.agent.messages.signing import Keys, key_id, public_key, public_text
+from edgeperf.agent.messages.signing import (
+    COMMAND,
+    Keys,
+    key_id,
+    public_key,
+    public_text,
+    verify,
+)
 from edgeperf.agent.messages.topics import (
     DeviceTopic,
     blob_topic,
@@ -110,6 +118,7 @@ from edgeperf.agent.messages.topics import (
 from edgeperf.agent.messages.wirespec import spec_sha256, spec_to_wire, wire_spec
 
 __all__ = [
+    "COMMAND",
     "COMMANDS",
     "ENROL_PATH",
     "EVENTS",
@@ -189,6 +198,7 @@ __all__ = [
     "public_key",
     "public_text",
     "ranges",
+    "read_command",
     "run_start",
     "seal",
     "sign_ack",
@@ -197,5 +207,6 @@ __all__ = [
     "spec_to_wire",
     "stream_and_seq",
     "unseal",
+    "verify",
     "wire_spec",
 ]

@@ -185,10 +185,17 @@ def parse_command(raw: bytes, keys: Keys, *, fleet: str, device: str) -> Command
     """Read a command. Whether it is fresh and allowed is the board's journal's to say.
 
     Raises:
-        MessageError: Not a command of ours, not signed by one of *keys*, for another
-            board, of an unknown type, or a run whose spec does not fit the wire.
+        MessageError: Not signed by one of *keys*, or as :func:`read_command`.
     """
-    document = verify(raw, keys, COMMAND)
+    return read_command(verify(raw, keys, COMMAND), fleet=fleet, device=device)
+
+
+def read_command(document: dict[str, Any], *, fleet: str, device: str) -> Command:
+    """Read a command whose signature was verified.
+
+    Raises:
+        MessageError: Not a command of ours, for another board, or of an unknown type.
+    """
     envelope = convert(document, CommandEnvelope, message_id=id_of(document))
     if envelope.subject != f"{fleet}/{device}":
         raise MessageError(
