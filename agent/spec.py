@@ -74,6 +74,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         gate: Share of the FP32 reference that must be reached, MLPerf's 0.99 or 0.999.
         ungated: Show performance although the gate was missed, marked.
         seed: Seed of generated inputs.
+        stall_s: Seconds without an answer after which a test counts as hung.
         meter: A meter spec, ``KIND:PORT,KEY=VALUE``; None measures no power.
     """
 
@@ -99,6 +100,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gate: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.99
     ungated: bool = False
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    stall_s: PositiveFloat = 60.0
     meter: str | None = None
 
     def __post_init__(self) -> None:

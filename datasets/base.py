@@ -39,8 +39,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
 
 
-class SampleLibrary(Protocol):
-    """A fixed, indexable set of labelled samples (MLPerf: QSL)."""
+class InputLibrary(Protocol):
+    """A fixed, indexable set of model inputs, labelled or not (MLPerf: QSL)."""
 
     def __len__(self) -> int:
         """Return how many samples there are."""
@@ -53,8 +53,15 @@ class SampleLibrary(Protocol):
             index: Position in the library.
             out: One array per model input, of that input's ``sample_shape`` and dtype;
                 overwritten whole. No copy is kept.
+
+        Raises:
+            DatasetError: The sample is damaged.
         """
         ...
+
+
+class SampleLibrary(InputLibrary, Protocol):
+    """Labelled samples: what a model answers can be scored."""
 
     def predict(self, outputs: Sequence[Array], out: Array) -> None:
         """Turn the raw outputs for one sample into its prediction.

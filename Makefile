@@ -1,0 +1,60 @@
+# Everything a newcomer needs: `make run` and `make test` set up what they use.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RESULTS ?= edgeperf-results
+# Our folders stand in the root, and one is called like a well-known package.
+export PYTHONSAFEPATH := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test check bench test-tflite-runtime clean help
+
+help:
+	@echo "make run      measure the bundled model on this machine, from nothing"
+	@echo "make test     run all tests"
+	@echo "make check    style, types and packaging"
+	@echo "make bench    compare with bare loops of each runtime"
+
+# A run that is measured but suspect (a busy machine) ends with status 1: it did its job.
+run: $(VENV)/.runs
+	@for scenario in SingleStream Offline; do \
+	  $(BIN)/edgeperf run digits --preset smoke --scenario $$scenario --output $(RESULTS) \
+	    || [ $$? -eq 1 ] || exit 1; echo; \
+	done
+
+test: $(VENV)/.tests
+	$(BIN)/pytest
+
+check: $(VENV)/.tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.tests
+	$(BIN)/python tests/benchmarks/harness_cost.py
+
+# tflite-runtime needs numpy 1 and Python 3.11 at most, so it has an environment of its own.
+test-tflite-runtime: .venv-tflite-runtime/.tests
+	.venv-tflite-runtime/bin/pytest tests/test_backends_tflite.py tests/test_tflite_runtime.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "edgeperf needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1); say make PYTHON=python3.x" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable '.[tflite,onnxruntime]'
+	@touch $@
+
+$(VENV)/.tests: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.runs
+
+.venv-tflite-runtime/.tests: pyproject.toml
+	$(PYTHON) -m venv .venv-tflite-runtime
+	.venv-tflite-runtime/bin/pip install --quiet --editable '.[tflite-runtime,test]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .venv-tflite-runtime build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,191 @@
+"""``edgeperf run``: one board, now."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from edgeperf import EdgeperfError
+from edgeperf.agent.events import Event, Failed, Finished
+from edgeperf.agent.result import Result, Status, result_to_json
+from edgeperf.agent.spec import (
+    Precision,
+    Preset,
+    RunSpec,
+    Scenario,
+    SpecError,
+    spec_from_json,
+    spec_from_mapping,
+)
+
+#: Where results go when nothing else is said.
+RESULTS = "edgeperf-results"
+_EXIT = {Status.VALID: 0, Status.SUSPECT: 1, Status.INVALID: 1}
+
+
+def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choice[str]:
+    return click.Choice([member.value for member in kind], case_sensitive=False)
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--task", help="Task that asks the question; default: the catalogue model's own.")
+@click.option("--data", metavar="PATH", help="Your own labelled samples in the task's format.")
+@click.option("--backend", help="Runtime; default: what fits the file (see: edgeperf backends).")
+@click.option("--precision", type=_choice(Precision), help="Which of a catalogue model's files.")
+@click.option("--scenario", type=_choice(Scenario), help="How queries arrive.  [SingleStream]")
+@click.option(
+    "--preset",
+    type=_choice(Preset),
+    help="valid: MLPerf's 600 s; fast: 60 s; smoke: seconds, comparable with nothing.  [fast]",
+)
+@click.option("--cores", metavar="LIST", help="Cores to use, such as 2,3 or 0-3; default: all.")
+@click.option("--workers", type=int, help="Processes that infer; default: by scenario and cores.")
+@click.option("--threads", type=int, help="Runtime threads per worker.  [1]")
+@click.option(
+    "--option", "options", multiple=True, metavar="NAME=VALUE", help="The backend's own option."
+)
+@click.option(
+    "--input", "shapes", multiple=True, metavar="NAME=SHAPE", help="Shape of a dynamic input."
+)
+@click.option("--inputs", "inputs_file", metavar="NPZ", help="Inputs for a model without a task.")
+@click.option("--samples-per-query", type=int, help="MultiStream.  [8]")
+@click.option("--target-qps", type=float, help="Server: rate; default: found by calibration.")
+@click.option("--target-latency", type=float, metavar="MS", help="Server: bound; default: task's.")
+@click.option("--min-duration", type=float, metavar="S", help="Instead of the preset's.")
+@click.option("--min-queries", "min_query_count", type=int, help="Instead of the preset's.")
+@click.option("--no-accuracy", is_flag=True, help="Skip the accuracy test; the result says so.")
+@click.option("--gate", type=float, help="Share of the FP32 reference to reach.  [0.99]")
+@click.option("--ungated", is_flag=True, help="Show performance although the gate was missed.")
+@click.option("--seed", type=int, help="Seed of generated inputs.  [0]")
+@click.option("--stall", "stall_s", type=float, metavar="S", help="Without an answer: hung.  [60]")
+@click.option("--meter", metavar="SPEC", help="Power meter, such as textline:/dev/ttyACM0.")
+@click.option("--spec", "spec_file", metavar="FILE", help="The whole spec as JSON instead.")
+@click.option("--output", metavar="DIR", help=f"Folder for the result.  [{RESULTS}]")
+@click.option("--json", "as_json", is_flag=True, help="Print result.json on standard output.")
+@click.option("--events", type=int, metavar="FD", help="Write events to this descriptor.")
+def run(
+    spec_file: str | None,
+    output: str | None,
+    as_json: bool,  # noqa: FBT001 - click passes flags by name
+    events: int | None,
+    **given: Any,
+) -> int:
+    """Measure MODEL (a file or a catalogue name) on this board, now.
+
+    Accuracy is checked first; below its gate no performance is shown.
+    """
+    send = _sender(events)
+    try:
+        spec = _spec(spec_file, given)
+        result, directory = _execute(spec, Path(output or RESULTS), send)
+    except EdgeperfError as error:
+        send(Failed(message=str(error), exit_code=error.exit_code))
+        raise
+    code = _EXIT[result.verdict.status]
+    send(Finished(directory=str(directory), status=result.verdict.status.value, exit_code=code))
+    _print(result, directory, as_json=as_json)
+    return code
+
+
+def _execute(spec: RunSpec, output: Path, send: Callable[[Event], None]) -> tuple[Result, Path]:
+    from edgeperf.agent.cli.progress import shown  # noqa: PLC0415 - numpy and rich, only here
+    from edgeperf.agent.run.execute import execute  # noqa: PLC0415
+    from edgeperf.agent.run.plan import make_plan  # noqa: PLC0415
+
+    plan = make_plan(spec)
+    with shown(plan) as show:
+
+        def listen(event: Event) -> None:
+            send(event)
+            show(event)
+
+        return execute(plan, output, listen)
+
+
+def _print(result: Result, directory: Path, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(result_to_json(result).decode())
+        return
+    from edgeperf.agent.cli.summary import print_summary  # noqa: PLC0415 - rich, only here
+
+    print_summary(result, directory)
+
+
+def _sender(descriptor: int | None) -> Callable[[Event], None]:
+    if descriptor is None:
+        return _nobody
+    try:
+        os.fstat(descriptor)
+    except OSError as error:
+        raise SpecError(f"--events {descriptor}: {error.strerror}") from error
+
+    def send(event: Event) -> None:
+        os.write(descriptor, msgspec.json.encode(event) + b"\n")
+
+    return send
+
+
+def _nobody(event: Event) -> None:
+    del event
+
+
+def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
+    if spec_file is not None:
+        extra = sorted(name for name, value in given.items() if value)
+        if extra:
+            raise SpecError(f"--spec {spec_file}: holds everything; leave out {', '.join(extra)}")
+        try:
+            raw = Path(spec_file).read_bytes()
+        except OSError as error:
+            raise SpecError(f"--spec {spec_file}: {error.strerror}") from error
+        return spec_from_json(raw)
+    if given["model"] is None:
+        raise SpecError("MODEL: give a model file or a catalogue name (see: edgeperf models)")
+    fields = {name: value for name, value in given.items() if value not in (None, (), False)}
+    fields["accuracy"] = not fields.pop("no_accuracy", False)
+    fields["options"] = dict(_pair("--option", text) for text in fields.pop("options", ()))
+    fields["shapes"] = {
+        name: _shape(name, text)
+        for name, text in (_pair("--input", text) for text in fields.pop("shapes", ()))
+    }
+    if "cores" in fields:
+        fields["cores"] = _cores(fields["cores"])
+    if "target_latency" in fields:
+        fields["target_latency_ms"] = fields.pop("target_latency")
+    if "min_duration" in fields:
+        fields["min_duration_ms"] = round(fields.pop("min_duration") * 1000)
+    return spec_from_mapping(json.loads(json.dumps(fields)))
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise SpecError(f"{option} {text}: expected NAME=VALUE")
+    return name, value
+
+
+def _shape(name: str, text: str) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(axis) for axis in text.split(","))
+    except ValueError:
+        shape = ()
+    if not shape or any(axis < 1 for axis in shape):
+        raise SpecError(f"--input {name}={text}: expected sizes such as 1,224,224,3")
+    return shape
+
+
+def _cores(text: str) -> tuple[int, ...]:
+    cores: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            cores += range(int(first), int(last or first) + 1)
+        except ValueError:
+            raise SpecError(f"--cores {text}: expected numbers such as 2,3 or 0-3") from None
+    return tuple(cores)

@@ -1,0 +1,57 @@
+"""What a run found, as plain data: no numpy, no runtime; the coordinator reads it too."""
+
+from edgeperf.agent.result.document import (
+    FORMAT_VERSION,
+    File,
+    Result,
+    ResultError,
+    result_from_json,
+    result_schema,
+    result_to_json,
+)
+from edgeperf.agent.result.figures import (
+    Accuracy,
+    Headline,
+    LoadGen,
+    Percentiles,
+    Performance,
+    Stopwatch,
+)
+from edgeperf.agent.result.sut import (
+    Model,
+    Sut,
+    Tensor,
+    Thread,
+    Worker,
+)
+from edgeperf.agent.result.verdict import (
+    Reason,
+    Severity,
+    Status,
+    Verdict,
+)
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Accuracy",
+    "File",
+    "Headline",
+    "LoadGen",
+    "Model",
+    "Percentiles",
+    "Performance",
+    "Reason",
+    "Result",
+    "ResultError",
+    "Severity",
+    "Status",
+    "Stopwatch",
+    "Sut",
+    "Tensor",
+    "Thread",
+    "Verdict",
+    "Worker",
+    "result_from_json",
+    "result_schema",
+    "result_to_json",
+]

@@ -1,0 +1,50 @@
+"""Whether to believe a result, and why."""
+
+import enum
+
+import msgspec
+
+
+class Status(str, enum.Enum):
+    """Whether to believe a result."""
+
+    VALID = "VALID"
+    SUSPECT = "SUSPECT"
+    INVALID = "INVALID"
+
+
+class Severity(str, enum.Enum):
+    """What a reason does to the verdict: ``note`` nothing, the others what they say."""
+
+    NOTE = "note"
+    SUSPECT = "suspect"
+    INVALID = "invalid"
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a reader must know before the numbers.
+
+    Attributes:
+        code: Stable name for scripts: ``accuracy-gate``, ``worker-died``, ``clock-step``.
+        severity: What it does to the verdict.
+        text: One plain sentence with the figures.
+    """
+
+    code: str
+    severity: Severity
+    text: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether to believe this result, and why.
+
+    Attributes:
+        status: The worst severity among the reasons; VALID without any.
+        comparable: Whether it was run as long as MLPerf's rules ask, so that it may stand
+            beside published results.
+        reasons: Worst first.
+    """
+
+    status: Status
+    comparable: bool
+    reasons: tuple[Reason, ...]

@@ -1,0 +1,96 @@
+"""Opening a model and its samples in a worker, and answering one sample by its index."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeperf.agent.run.jobs import DataPlan, SutPlan
+from edgeperf.agent.run.team import Shared
+from edgeperf.backends import open_backend
+from edgeperf.backends.base import Session, SessionOptions
+from edgeperf.datasets import open_task
+from edgeperf.datasets.base import InputLibrary, SampleLibrary
+from edgeperf.datasets.generated import GeneratedInputs
+from edgeperf.datasets.tensors import TensorSpec
+
+#: Generated inputs: as many as MLPerf's image tasks hold, where they are small ...
+GENERATED_SAMPLES = 1024
+#: ... and never more memory than this for data that means nothing.
+GENERATED_BYTES = 64 << 20
+_FEWEST_GENERATED = 8
+
+
+def load_session(sut: SutPlan) -> Session:
+    """Load the model as planned.
+
+    Raises:
+        EdgeperfError: It cannot be loaded; the message says why.
+    """
+    options = SessionOptions(threads=sut.threads, shapes=sut.shapes, options=sut.options)
+    return open_backend(sut.backend).load(Path(sut.model), options)
+
+
+def open_samples(
+    data: DataPlan, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+) -> tuple[InputLibrary, SampleLibrary | None, int]:
+    """Open the samples.
+
+    Returns:
+        The library, the same with labels (None without a task), and how many samples
+        shall be in memory at a time.
+
+    Raises:
+        DatasetError: The data is missing, damaged or does not fit the model.
+    """
+    if data.task is None:
+        file = None if data.inputs_file is None else Path(data.inputs_file)
+        size = sum(spec.sample_size * np.dtype(spec.dtype).itemsize for spec in inputs)
+        count = min(GENERATED_SAMPLES, max(_FEWEST_GENERATED, GENERATED_BYTES // max(size, 1)))
+        library = GeneratedInputs(inputs, seed=data.seed, count=count, file=file)
+        return library, None, len(library)
+    task = open_task(data.task)
+    path = None if data.data is None else Path(data.data)
+    labelled = task.open(inputs, outputs, data=path)
+    return labelled, labelled, min(len(labelled), task.performance_count)
+
+
+def fill(library: InputLibrary, inputs: Sequence[NDArray[Any]], indices: Sequence[int]) -> None:
+    """Write the samples *indices* into the slots 0, 1, 2, ... of the input block."""
+    for slot, index in enumerate(indices):
+        library.write(index, [block[slot] for block in inputs])
+
+
+def performance_answer(session: Session, shared: Shared) -> Callable[[int], None]:
+    """Return the timed call: infer the sample, leave the answer in the session."""
+    infer, slots = session.infer, shared.slots
+
+    def answer(index: int) -> None:
+        infer(slots[index])
+
+    return answer
+
+
+def accuracy_answer(
+    session: Session, shared: Shared, library: SampleLibrary
+) -> Callable[[int], None]:
+    """Return the same call, which then also keeps the prediction for the metric.
+
+    LoadGen's log gets one number a sample, as MLPerf's classification tasks log it: the
+    best class, or the score where there is only one.
+    """
+    infer, slots, results = session.infer, shared.slots, session.results
+    predictions, payloads = shared.predictions, shared.payloads
+    if predictions is None or payloads is None:
+        raise ValueError("accuracy mode without a block for predictions")
+
+    def answer(index: int) -> None:
+        infer(slots[index])
+        prediction = predictions[index]
+        library.predict(results, prediction)
+        best = prediction.reshape(-1)
+        payloads[index] = best[0] if best.size == 1 else np.argmax(best)
+
+    return answer

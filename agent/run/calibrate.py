@@ -1,0 +1,197 @@
+"""How fast the SUT is before LoadGen asks: LoadGen's hints must be right.
+
+Its SingleStream and MultiStream run out of queries when the hint is more than twice too
+slow, Offline ends too early when it is too low, and Server has to be told the rate.
+"""
+
+import heapq
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from edgeperf import EdgeperfError, InputError
+from edgeperf.agent.run.jobs import LoadPlan
+from edgeperf.agent.run.loadgen import AHEAD, BYTES_PER_QUERY, Hints
+from edgeperf.agent.run.team import MAX_CHUNKS, Team
+
+#: Work that an Offline worker takes at a time: taking costs 3 µs, an idle end of the run
+#: at most one chunk.
+CHUNK_NS = 4_000_000
+#: LoadGen generates queries ahead for the hinted latency; a run a little faster than
+#: calibration must not run dry of them.
+HINT_SHARE = 0.9
+#: A hint above this share of the latency risks running dry (at 2 it surely does).
+MOST_HINT_SHARE = 1.7
+#: Offline issues samples for the minimum duration at the hinted rate, and one tenth more;
+#: calibration under a passing load must not make it end too early.
+OFFLINE_SHARE = 1.15
+_WARMUP_INFERENCES = 5
+_MEMORY_SHARE = 0.7
+#: Of the latency bound: what simulation may use up, the rest is for what it cannot know.
+_SERVER_MARGIN = 0.8
+_SERVER_MOST_LOAD = 0.7
+_SIMULATED_QUERIES = 6_000
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """What the bare loop showed.
+
+    Attributes:
+        latency_ns: Median of one query; Server and Offline: of one sample on one worker.
+        throughput_sps: Samples per second of the whole team.
+    """
+
+    latency_ns: float
+    throughput_sps: float
+
+
+def calibrate(plan: LoadPlan, team: Team, workers: int, samples: int) -> Calibration:
+    """Warm the SUT up and measure it the way the scenario will use it.
+
+    Args:
+        plan: The test.
+        team: All workers.
+        workers: How many they are.
+        samples: Samples in memory, 0 to ``samples - 1``.
+    """
+    each = max(_WARMUP_INFERENCES, 1) * workers
+    team.take_all(np.arange(each, dtype=np.int32) % samples, 1, _ignore)
+    if plan.scenario == "MultiStream":
+        count = plan.samples_per_query
+        query_ns = median_ns(_rotate(team.share, count, samples), plan.calibrate_s)
+        return Calibration(latency_ns=query_ns, throughput_sps=count * 1e9 / query_ns)
+    if plan.scenario == "SingleStream":
+        sample_ns = median_ns(_rotate(team.share, 1, samples), plan.calibrate_s)
+        return Calibration(latency_ns=sample_ns, throughput_sps=1e9 / sample_ns)
+    throughput = _throughput(team, workers, samples, plan.calibrate_s)
+    return Calibration(latency_ns=workers * 1e9 / throughput, throughput_sps=throughput)
+
+
+def _ignore(begin: int, end: int) -> None:
+    del begin, end
+
+
+def _rotate(
+    share: Callable[[Sequence[int]], None], count: int, samples: int
+) -> Callable[[int], None]:
+    def query(number: int) -> None:
+        share([(number * count + place) % samples for place in range(count)])
+
+    return query
+
+
+def median_ns(query: Callable[[int], None], seconds: float) -> float:
+    """Return the median time of *query* over *seconds* of calling it, at least 5 times."""
+    now = time.monotonic_ns
+    until = now() + int(seconds * 1e9)
+    times: list[int] = []
+    while (begin := now()) < until or len(times) < _WARMUP_INFERENCES:
+        query(len(times))
+        times.append(now() - begin)
+    return float(np.median(times))
+
+
+def _throughput(team: Team, workers: int, samples: int, seconds: float) -> float:
+    """Return samples per second over about *seconds*, in two rounds: guess, then measure."""
+    count, rate = 4 * workers, 0.0
+    for share in (0.2, 1.0):
+        begin = time.monotonic_ns()
+        team.take_all(
+            np.arange(count, dtype=np.int32) % samples, chunk_size(rate, workers), _ignore
+        )
+        rate = count * 1e9 / (time.monotonic_ns() - begin)
+        count = max(count, min(int(rate * seconds * share), MAX_CHUNKS * workers * 16))
+    begin = time.monotonic_ns()
+    chunk = max(chunk_size(rate, workers), -(-count // MAX_CHUNKS))
+    team.take_all(np.arange(count, dtype=np.int32) % samples, chunk, _ignore)
+    return count * 1e9 / (time.monotonic_ns() - begin)
+
+
+def chunk_size(throughput_sps: float, workers: int, total: int = 0) -> int:
+    """Return how many samples a worker takes at a time in Offline.
+
+    Args:
+        throughput_sps: Of all workers together.
+        workers: How many they are.
+        total: Samples of the query; its chunk numbers must fit the pipe.
+    """
+    by_time = int(CHUNK_NS * throughput_sps / workers / 1e9)
+    return max(1, by_time, -(-total // MAX_CHUNKS))
+
+
+def hints_for(plan: LoadPlan, found: Calibration, workers: int, *, available_bytes: int) -> Hints:
+    """Return what LoadGen is told.
+
+    Raises:
+        InputError: Server: the SUT cannot meet the bound at any rate.
+        EdgeperfError: LoadGen's queries would not fit the memory that is free.
+    """
+    if plan.scenario == "Offline":
+        qps = OFFLINE_SHARE * found.throughput_sps
+        return Hints(latency_ns=found.latency_ns, target_qps=qps)
+    if plan.scenario == "Server":
+        qps = plan.target_qps or sustainable_qps(found.latency_ns, workers, plan.target_latency_ns)
+        return Hints(latency_ns=found.latency_ns, target_qps=qps)
+    hint = HINT_SHARE * found.latency_ns
+    if not plan.accuracy:
+        hint = _fitting_hint(plan, found.latency_ns, available_bytes)
+    return Hints(latency_ns=hint, target_qps=0.0)
+
+
+def _fitting_hint(plan: LoadPlan, latency_ns: float, available_bytes: int) -> float:
+    duration_ns = (600_000 if plan.min_duration_ms is None else plan.min_duration_ms) * 1e6
+    per_query = BYTES_PER_QUERY
+    room = available_bytes * _MEMORY_SHARE
+    needed_hint = AHEAD * duration_ns * per_query / room
+    if needed_hint > MOST_HINT_SHARE * latency_ns:
+        fits_s = MOST_HINT_SHARE * latency_ns * room / (AHEAD * per_query) / 1e9
+        raise EdgeperfError(
+            f"LoadGen would need {AHEAD * duration_ns * per_query / latency_ns / 1e9:.1f} GB for"
+            f" its queries ({latency_ns / 1e3:.0f} µs each for {duration_ns / 1e9:.0f} s), and"
+            f" {available_bytes / 1e9:.1f} GB are free; at most --min-duration"
+            f" {max(1, int(fits_s))} fits"
+        )
+    return max(HINT_SHARE * latency_ns, needed_hint)
+
+
+def sustainable_qps(service_ns: float, workers: int, bound_ns: int) -> float:
+    """Return the highest rate whose simulated 99th percentile keeps the bound.
+
+    The queue is simulated: arrivals as LoadGen makes them (exponential gaps), served in
+    order by *workers* that take *service_ns* each; found by bisection. The same figures
+    give the same rate.
+
+    Raises:
+        InputError: One sample alone takes longer than the bound.
+    """
+    allowed_ns = bound_ns * _SERVER_MARGIN
+    if service_ns > allowed_ns:
+        raise InputError(
+            f"Server: one sample takes {service_ns / 1e6:.2f} ms here, too close to the bound of"
+            f" {bound_ns / 1e6:g} ms on the 99th percentile; give a longer --target-latency, or"
+            f" a --target-qps to try it all the same"
+        )
+    gaps = np.random.default_rng(1).exponential(1.0, _SIMULATED_QUERIES)
+    low, high = 0.0, _SERVER_MOST_LOAD * workers * 1e9 / service_ns
+    if _simulated_p99_ns(gaps * 1e9 / high, service_ns, workers) <= allowed_ns:
+        return high
+    for _ in range(12):
+        middle = (low + high) / 2
+        if _simulated_p99_ns(gaps * 1e9 / middle, service_ns, workers) <= allowed_ns:
+            low = middle
+        else:
+            high = middle
+    return max(low, 0.05 * workers * 1e9 / service_ns)
+
+
+def _simulated_p99_ns(gaps_ns: np.ndarray, service_ns: float, workers: int) -> float:
+    free = [0.0] * workers
+    arrivals = np.cumsum(gaps_ns).tolist()
+    latencies = []
+    for arrival in arrivals:
+        ends = max(arrival, heapq.heappop(free)) + service_ns
+        heapq.heappush(free, ends)
+        latencies.append(ends - arrival)
+    return float(np.percentile(latencies, 99))

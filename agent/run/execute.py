@@ -1,0 +1,246 @@
+"""A run from plan to result directory: accuracy first, then performance, then the verdict."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from edgeperf import __version__
+from edgeperf.agent.board import describe_board
+from edgeperf.agent.events import Event, Phase, Progress
+from edgeperf.agent.result import (
+    Accuracy,
+    Performance,
+    Reason,
+    Result,
+    Severity,
+    Verdict,
+)
+from edgeperf.agent.run.directory import ResultDirectory
+from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
+from edgeperf.agent.run.figures import performance
+from edgeperf.agent.run.jobs import Prepared
+from edgeperf.agent.run.judge import judge_answers
+from edgeperf.agent.run.loadgen_log import DetailLog, LogError
+from edgeperf.agent.run.measure import Measurement, measure
+from edgeperf.agent.run.memory import new_block
+from edgeperf.agent.run.plan import Plan
+from edgeperf.agent.run.preparation import PrepareError, prepare
+from edgeperf.agent.run.verdict import (
+    accuracy_reasons,
+    affinity_reasons,
+    board_reasons,
+    is_comparable,
+    length_reasons,
+    performance_reasons,
+    verdict,
+)
+
+Listener = Callable[[Event], None]
+
+
+def execute(plan: Plan, output: Path, listen: Listener) -> tuple[Result, Path]:
+    """Run *plan* and write its result directory.
+
+    Args:
+        plan: From :func:`~edgeperf.agent.run.plan.make_plan`.
+        output: Folder that gets the result directory.
+        listen: Told about progress.
+
+    Returns:
+        The result and where it is.
+
+    Raises:
+        EdgeperfError: The run could not start, or its result could not be written;
+            nothing is left behind.
+    """
+    with ResultDirectory(output, plan.id) as directory:
+        run = _Run(plan, directory.path, listen)
+        run.go()
+        result = run.result()
+        result = msgspec.structs.replace(result, files=directory.digest())
+        return result, directory.finish(result)
+
+
+class _Run:
+    def __init__(self, plan: Plan, path: Path, listen: Listener) -> None:
+        self._plan = plan
+        self._path = path
+        self._listen = listen
+        self._phases_ns: dict[str, int] = {}
+        self._prepared: Prepared | None = None
+        self._accuracy = Accuracy(measured=False, why_not="the run did not get there")
+        self._accuracy_test: Measurement | None = None
+        self._performance_test: Measurement | None = None
+        self._performance: Performance | None = None
+        self._reasons: list[Reason] = []
+
+    def go(self) -> None:
+        """Do all phases; what goes wrong once a clock runs becomes a reason."""
+        # Polling must not disturb the cores under test.
+        os.sched_setaffinity(0, self._plan.layout.housekeeping)
+        inputs = new_block("inputs")
+        try:
+            with self._phase(Phase.PREPARE):
+                self._prepared = prepare(self._plan, self._path / "prepare.log", inputs)
+            with self._phase(Phase.ACCURACY):
+                self._test_accuracy(self._prepared, inputs)
+            if self._may_perform():
+                with self._phase(Phase.PERFORMANCE):
+                    self._test_performance(self._prepared, inputs)
+        finally:
+            os.close(inputs)
+
+    def _phase(self, phase: Phase) -> "_Stopwatch":
+        self._listen(Progress(phase=phase, percent=0.0))
+        return _Stopwatch(self._phases_ns, phase.value)
+
+    def _progress(self, phase: Phase, later_s: float) -> Callable[[float, float | None], None]:
+        def progressed(percent: float, left_s: float | None) -> None:
+            eta_s = None if left_s is None else left_s + later_s
+            self._listen(Progress(phase=phase, percent=percent, eta_s=eta_s))
+
+        return progressed
+
+    def _test_accuracy(self, prepared: Prepared, inputs: int) -> None:
+        plan = self._plan
+        if prepared.prediction_shape is None:
+            self._accuracy = Accuracy(measured=False, why_not="no dataset for this model")
+        elif not plan.spec.accuracy:
+            self._accuracy = Accuracy(measured=False, why_not="switched off with --no-accuracy")
+        else:
+            load = plan.load_plan(self._path / "accuracy", accuracy=True)
+            test = measure(
+                plan,
+                prepared,
+                load,
+                inputs=inputs,
+                progressed=self._progress(Phase.ACCURACY, (load.min_duration_ms or 600_000) / 1e3),
+            )
+            self._accuracy_test = test
+            self._accuracy = judge_answers(plan, test, prepared, self._reasons)
+            self._keep_predictions(test)
+            return
+        if not prepared.first_answer_finite:
+            self._reasons.append(
+                Reason(
+                    code="answers-not-finite",
+                    severity=Severity.INVALID,
+                    text="the model answers NaN or infinity",
+                )
+            )
+
+    def _keep_predictions(self, test: Measurement) -> None:
+        if test.predictions is not None:
+            np.savez(self._path / "predictions.npz", predictions=test.predictions)
+
+    def _may_perform(self) -> bool:
+        blocked = self._accuracy.passed is False or any(
+            reason.severity is Severity.INVALID for reason in self._reasons
+        )
+        return self._plan.spec.ungated or not blocked
+
+    def _test_performance(self, prepared: Prepared, inputs: int) -> None:
+        plan = self._plan
+        load = plan.load_plan(self._path / "performance", accuracy=False)
+        test = measure(
+            plan,
+            prepared,
+            load,
+            inputs=inputs,
+            progressed=self._progress(Phase.PERFORMANCE, 0.0),
+        )
+        self._performance_test = test
+        self._keep_latencies(test)
+        if test.problem is not None:
+            self._reasons.append(test.problem)
+        if test.done is None or test.calibrated is None:
+            return
+        try:
+            log = DetailLog(test.directory / "mlperf_log_detail.txt")
+        except LogError as error:
+            self._reasons.append(
+                Reason(code="loadgen-log", severity=Severity.INVALID, text=f"LoadGen: {error}")
+            )
+            return
+        self._performance = performance(
+            plan,
+            test.calibrated,
+            test.done,
+            start_ns=test.start_ns,
+            end_ns=test.end_ns,
+            log=log,
+        )
+
+    def _keep_latencies(self, test: Measurement) -> None:
+        """Keep every raw time: also of a test that did not end."""
+        offline = self._plan.spec.scenario.value == "Offline"
+        times = {"start_ns": test.start_ns, "end_ns": test.end_ns}
+        if not offline:
+            times["latency_ns"] = test.end_ns - test.start_ns
+        np.savez(self._path / "latencies.npz", **times)  # type: ignore[arg-type]
+        (self._path / "conditions.json").write_bytes(
+            msgspec.json.format(msgspec.json.encode(test.series), indent=1)
+        )
+
+    def result(self) -> Result:
+        """Return the result of what was done."""
+        plan, prepared = self._plan, self._prepared
+        if prepared is None:
+            raise PrepareError(f"{plan.model.path}: never described")
+        test = self._performance_test or self._accuracy_test
+        conditions = None if test is None else test.conditions
+        return Result(
+            id=plan.id,
+            created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            edgeperf=__version__,
+            verdict=self._verdict(),
+            spec=msgspec.to_builtins(plan.spec),
+            model=model_of(plan, prepared),
+            task=plan.data.task,
+            sut=None if test is None else sut_of(plan, prepared, test),
+            accuracy=self._accuracy,
+            performance=self._performance,
+            board=msgspec.to_builtins(describe_board(), str_keys=True),
+            conditions=None
+            if conditions is None
+            else msgspec.to_builtins(conditions, str_keys=True),
+            power=None,
+            phases_ns=self._phases_ns,
+            files={},
+        )
+
+    def _verdict(self) -> Verdict:
+        reasons = [
+            *self._reasons,
+            *accuracy_reasons(self._accuracy),
+            *performance_reasons(self._performance),
+            *length_reasons(self._plan.spec),
+        ]
+        for name, test in (
+            ("accuracy test", self._accuracy_test),
+            ("performance test", self._performance_test),
+        ):
+            if test is not None:
+                if name == "performance test":
+                    reasons += board_reasons(test.conditions, test=name)
+                reasons += affinity_reasons(escaped_threads(self._plan, test))
+        if self._plan.spec.ungated and self._accuracy.passed is False:
+            text = "performance is shown although the accuracy gate was missed (--ungated)"
+            reasons.append(Reason(code="ungated", severity=Severity.INVALID, text=text))
+        return verdict(reasons, comparable=is_comparable(self._plan.spec))
+
+
+class _Stopwatch:
+    def __init__(self, phases_ns: dict[str, int], name: str) -> None:
+        self._phases_ns = phases_ns
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic_ns()
+
+    def __exit__(self, *_: object) -> None:
+        self._phases_ns[self._name] = time.monotonic_ns() - self._began

@@ -1,0 +1,67 @@
+"""What ran, for the record: the model, the runtime, the processes and their threads."""
+
+from pathlib import Path
+
+from edgeperf.agent.result import Model, Sut, Tensor
+from edgeperf.agent.run.jobs import Prepared
+from edgeperf.agent.run.measure import Measurement
+from edgeperf.agent.run.plan import Plan
+from edgeperf.datasets.tensors import TensorSpec
+
+
+def model_of(plan: Plan, prepared: Prepared) -> Model:
+    """Return the file under test as the runtime describes it."""
+    path = Path(plan.model.path)
+    return Model(
+        name=plan.model.name,
+        file=path.name,
+        format=path.suffix,
+        sha256=plan.model.sha256,
+        size_bytes=plan.model.size_bytes,
+        precision=plan.model.precision,
+        inputs=tuple(map(_tensor, prepared.inputs)),
+        outputs=tuple(map(_tensor, prepared.outputs)),
+    )
+
+
+def _tensor(spec: TensorSpec) -> Tensor:
+    quantisation = spec.quantisation
+    return Tensor(
+        name=spec.name,
+        shape=spec.shape,
+        dtype=spec.dtype,
+        scale=quantisation.scale if quantisation else None,
+        zero_point=quantisation.zero_point if quantisation else None,
+    )
+
+
+def sut_of(plan: Plan, prepared: Prepared, test: Measurement) -> Sut:
+    """Return what really ran in *test*."""
+    info = test.info or prepared.info
+    return Sut(
+        backend=info.backend,
+        runtime=info.runtime,
+        version=info.version,
+        device=info.device,
+        precision=info.precision,
+        delegates=info.delegates,
+        threads_per_worker=info.threads,
+        input_copy=info.input_copy,
+        timed=plan.timed,
+        options=dict(info.options),
+        notes=info.notes,
+        workers=test.workers,
+    )
+
+
+def escaped_threads(plan: Plan, test: Measurement) -> list[str]:
+    """Return the threads that may run where neither their worker nor LoadGen's own may."""
+    housekeeping = set(plan.layout.housekeeping)
+    return [
+        f"{thread.name} ({thread.tid}) of {worker.role} {worker.index} on"
+        f" {','.join(map(str, thread.cores))}"
+        for worker in test.workers
+        for thread in worker.threads
+        if not set(thread.cores) <= set(worker.cores)
+        and not (worker.index == 0 and set(thread.cores) <= housekeeping)
+    ]

@@ -1,0 +1,110 @@
+"""From the raw times of a test to the figures that a result states."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeperf.agent.result import Headline, LoadGen, Percentiles, Performance, Stopwatch
+from edgeperf.agent.run.jobs import Calibrated, Done
+from edgeperf.agent.run.loadgen_log import DetailLog
+from edgeperf.agent.run.plan import Plan
+from edgeperf.agent.run.schedule import scheduled_start_ns, server_schedule_ns
+
+#: What LoadGen's clock and ours may differ by: 1 % or 5 µs.
+AGREE_SHARE = 0.01
+AGREE_NS = 5_000.0
+_COMPARED = ("p50", "p90", "p99")
+_SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p97": 0.97, "p99": 0.99, "p99_9": 0.999}
+
+
+def percentiles(latency_ns: NDArray[np.int64]) -> Percentiles | None:
+    """Return exact percentiles, LoadGen's way; None without a query.
+
+    Source: LoadGen ``results.cc``: the value at ``floor(n * share)`` of the sorted ones.
+    """
+    if not latency_ns.size:
+        return None
+    ranked = np.sort(latency_ns)
+    last = ranked.size - 1
+    at = {
+        name: float(ranked[min(last, int(ranked.size * share))]) for name, share in _SHARES.items()
+    }
+    return Percentiles(
+        min=float(ranked[0]), max=float(ranked[-1]), mean=float(latency_ns.mean()), **at
+    )
+
+
+def stopwatch(latency_ns: NDArray[np.int64], loadgen: LoadGen) -> Stopwatch | None:
+    """Lay our own latencies beside LoadGen's."""
+    own = percentiles(latency_ns)
+    if own is None or not set(_COMPARED) <= loadgen.latency_ns.keys():
+        return None
+    pairs = [(float(getattr(own, name)), loadgen.latency_ns[name]) for name in _COMPARED]
+    return Stopwatch(
+        latency_ns=own,
+        worst_difference_ns=max(abs(ours - theirs) for ours, theirs in pairs),
+        agrees=all(
+            abs(ours - theirs) <= max(AGREE_NS, AGREE_SHARE * theirs) for ours, theirs in pairs
+        ),
+    )
+
+
+def headline(scenario: str, log: DetailLog) -> Headline | None:
+    """Return the figure that MLPerf reports; None when LoadGen could not give it.
+
+    Source: inference_rules.adoc, "Scenarios": the early-stopping estimate of the 90th
+    percentile (SingleStream), of the 99th (MultiStream), samples per second (Offline),
+    and the rate asked for (Server).
+    """
+    keys = {
+        "SingleStream": ("early_stopping_latency_ss", "latency_p90_early_stopping", "ns"),
+        "MultiStream": ("early_stopping_latency_ms", "query_latency_p99_early_stopping", "ns"),
+        "Offline": ("result_samples_per_second", "samples_per_second", "samples/s"),
+        "Server": ("result_scheduled_samples_per_sec", "scheduled_queries_per_second", "queries/s"),
+    }
+    key, name, unit = keys[scenario]
+    value = log.number(key)
+    return Headline(name=name, value=value, unit=unit) if value else None
+
+
+def _due_ns(
+    issued_ns: NDArray[np.int64], calibrated: Calibrated, log: DetailLog
+) -> NDArray[np.int64]:
+    seed = log.values.get("effective_schedule_rng_seed")
+    if not isinstance(seed, int) or calibrated.target_qps is None or not issued_ns.size:
+        return issued_ns
+    due_ns = server_schedule_ns(issued_ns.size, seed=seed, target_qps=calibrated.target_qps)
+    return scheduled_start_ns(issued_ns, due_ns)
+
+
+def performance(
+    plan: Plan,
+    calibrated: Calibrated,
+    done: Done,
+    *,
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+    log: DetailLog,
+) -> Performance:
+    """Return the figures of a performance test that ended in order."""
+    scenario = plan.spec.scenario.value
+    loadgen = log.loadgen()
+    if scenario == "Server":
+        start_ns = _due_ns(start_ns, calibrated, log)
+    latency_ns = end_ns - start_ns if scenario != "Offline" else None
+    duration_ns = done.window_end_mono_ns - done.window_start_mono_ns
+    server = scenario == "Server"
+    return Performance(
+        headline=headline(scenario, log),
+        queries=done.queries,
+        samples=done.samples,
+        duration_ns=duration_ns,
+        throughput_sps=done.samples * 1e9 / duration_ns if duration_ns else 0.0,
+        latency_ns=None if latency_ns is None else percentiles(latency_ns),
+        target_qps=calibrated.target_qps,
+        target_latency_ns=plan.target_latency_ns if server else None,
+        calibrated_latency_ns=calibrated.latency_ns,
+        window_start_mono_ns=done.window_start_mono_ns,
+        window_end_mono_ns=done.window_end_mono_ns,
+        loadgen=loadgen,
+        stopwatch=None if latency_ns is None else stopwatch(latency_ns, loadgen),
+    )

@@ -1,0 +1,252 @@
+"""What the supervisor tells its children, and what they say back: plain data, one JSON a line."""
+
+from typing import Any
+
+import msgspec
+
+from edgeperf import EdgeperfError
+from edgeperf.agent.run.memory import Field
+from edgeperf.backends.base import RuntimeInfo
+from edgeperf.datasets.base import Score
+from edgeperf.datasets.tensors import TensorSpec
+
+
+class SutPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is loaded in every process that runs it.
+
+    Attributes:
+        model: Path of the file.
+        backend: Name of the backend.
+        threads: Runtime threads per worker.
+        shapes: Shapes for inputs that the model leaves free.
+        options: The backend's own options.
+    """
+
+    model: str
+    backend: str
+    threads: int
+    shapes: dict[str, tuple[int, ...]]
+    options: dict[str, str]
+
+
+class DataPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Where samples come from.
+
+    Attributes:
+        task: Name of the task; None for inputs without labels.
+        data: The user's own samples in the task's format.
+        inputs_file: NPZ with one array per input, for a model without a task.
+        seed: Seed of generated inputs.
+    """
+
+    task: str | None
+    data: str | None
+    inputs_file: str | None
+    seed: int
+
+
+class PrepareJob(msgspec.Struct, frozen=True, kw_only=True, tag="prepare"):
+    """Describe the model and fill the input block.
+
+    Attributes:
+        cores: Cores to work on.
+        inputs_block: Descriptor of the block for inputs.
+    """
+
+    sut: SutPlan
+    data: DataPlan
+    cores: tuple[int, ...]
+    inputs_block: int
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
+    """What a prepare job found out.
+
+    Attributes:
+        inputs: The model's inputs.
+        outputs: Its outputs.
+        info: What really runs.
+        library_size: Samples in the library.
+        slots: Samples that the input block holds at a time.
+        prediction_shape: Shape of one prediction, None without a task.
+        fields: Layout of the input block.
+        first_answer_finite: Whether the first answer has only finite numbers.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    info: RuntimeInfo
+    library_size: int
+    slots: int
+    prediction_shape: tuple[int, ...] | None
+    fields: tuple[Field, ...]
+    first_answer_finite: bool
+
+
+class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What LoadGen is told, apart from what calibration finds.
+
+    Attributes:
+        scenario: MLPerf's name.
+        accuracy: Accuracy mode instead of performance mode.
+        loadgen_model: Key in mlperf.conf.
+        min_duration_ms: None leaves MLPerf's own.
+        min_query_count: None leaves MLPerf's own.
+        samples_per_query: MultiStream only.
+        target_qps: Server: None finds it.
+        target_latency_ns: Server: the bound.
+        calibrate_s: How long the bare loop runs before the test.
+        directory: Where LoadGen writes its logs.
+    """
+
+    scenario: str
+    accuracy: bool
+    loadgen_model: str
+    min_duration_ms: int | None
+    min_query_count: int | None
+    samples_per_query: int
+    target_qps: float | None
+    target_latency_ns: int
+    calibrate_s: float
+    directory: str
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """Descriptors of what the workers share.
+
+    Attributes:
+        inputs: Block with the inputs.
+        predictions: Block with predictions and payloads (accuracy mode).
+        control: Block with progress words and the shared query.
+        latencies: Block with start and end of each query.
+        wake: One event per follower: work is there.
+        done: One event per follower: its part is done.
+        tickets: Reading and writing end of the pipe that hands out work.
+        answers: Reading and writing end of the pipe of finished work (Server).
+    """
+
+    inputs: int
+    predictions: int
+    control: int
+    latencies: int
+    wake: tuple[int, ...]
+    done: tuple[int, ...]
+    tickets: tuple[int, int]
+    answers: tuple[int, int]
+
+    def descriptors(self) -> list[int]:
+        """Return every descriptor, for the child to inherit."""
+        blocks = [self.inputs, self.predictions, self.control, self.latencies]
+        return [*blocks, *self.wake, *self.done, *self.tickets, *self.answers]
+
+
+class WorkerJob(msgspec.Struct, frozen=True, kw_only=True, tag="worker"):
+    """Be one worker of a test.
+
+    Attributes:
+        index: 0 is the leader.
+        rank: Place among those that infer.
+        workers: How many infer.
+        infers: Whether this one does; False only for the issuer of the Server scenario.
+        cores: Cores to run on.
+        housekeeping: Cores for everything that is not the SUT.
+        load: What LoadGen is told.
+        prepared: What the model looks like.
+        wiring: What is shared.
+    """
+
+    index: int
+    rank: int
+    workers: int
+    infers: bool
+    cores: tuple[int, ...]
+    housekeeping: tuple[int, ...]
+    sut: SutPlan
+    data: DataPlan
+    load: LoadPlan
+    prepared: Prepared
+    wiring: Wiring
+
+
+Job = PrepareJob | WorkerJob
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """A worker has loaded its model; it starts when told ``go``."""
+
+    info: RuntimeInfo
+
+
+class Calibrated(msgspec.Struct, frozen=True, kw_only=True, tag="calibrated"):
+    """The leader knows how fast the SUT is and starts LoadGen.
+
+    Attributes:
+        latency_ns: Median of one query (one sample for Server and Offline).
+        throughput_sps: Samples per second of all workers together.
+        target_qps: What LoadGen is told (Server, Offline).
+        expected_queries: Queries that the test needs at the least.
+        min_duration_ns: How long it lasts at the least.
+    """
+
+    latency_ns: float
+    throughput_sps: float
+    target_qps: float | None
+    expected_queries: int
+    min_duration_ns: int
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """A worker has ended its part in order.
+
+    Attributes:
+        queries: Leader: queries completed.
+        samples: Leader: samples completed.
+        window_start_mono_ns: Leader: first issue.
+        window_end_mono_ns: Leader: last completion.
+        peak_rss_bytes: Peak resident memory.
+        score: Leader, accuracy mode: what the answers are worth.
+        not_scored: Why they could not be scored.
+    """
+
+    queries: int = 0
+    samples: int = 0
+    window_start_mono_ns: int = 0
+    window_end_mono_ns: int = 0
+    peak_rss_bytes: int = 0
+    score: Score | None = None
+    not_scored: str | None = None
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
+    """A child gives up.
+
+    Attributes:
+        text: One line.
+        exit_code: 2 for what the user gave, 3 for what failed.
+    """
+
+    text: str
+    exit_code: int
+
+
+Message = Prepared | Ready | Calibrated | Done | Failure
+
+_decode_message = msgspec.json.Decoder(Message)
+_decode_job = msgspec.json.Decoder(Job)
+
+
+def decode_message(line: bytes) -> Message:
+    """Return the message in *line*.
+
+    Raises:
+        EdgeperfError: It is none: the child is not of this version.
+    """
+    try:
+        return _decode_message.decode(line)
+    except msgspec.DecodeError as error:
+        raise EdgeperfError(f"a child process said {line[:80]!r}: {error}") from error
+
+
+def decode_job(line: bytes) -> Any:
+    """Return the job in *line*, which our own supervisor wrote."""
+    return _decode_job.decode(line)

@@ -1,0 +1,123 @@
+"""The leader of a test: calibrate, let LoadGen drive the team, say what happened."""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edgeperf.agent.board import available_memory_bytes
+from edgeperf.agent.run import loadgen
+from edgeperf.agent.run.calibrate import Calibration, calibrate, hints_for
+from edgeperf.agent.run.child import fail
+from edgeperf.agent.run.jobs import Calibrated, Done, WorkerJob
+from edgeperf.agent.run.sut import (
+    Issue,
+    Service,
+    offline_issue,
+    serial_issue,
+    shared_issue,
+    single_issue,
+)
+from edgeperf.agent.run.team import PROGRESS, Member, Shared, Team
+from edgeperf.agent.run.worker import Samples, peak_rss_bytes
+from edgeperf.datasets.base import DatasetError
+
+if TYPE_CHECKING:
+    from edgeperf.agent.run.child import Channel
+
+
+def lead(
+    job: WorkerJob,
+    shared: Shared,
+    *,
+    team: Team,
+    member: Member | None,
+    samples: Samples,
+    channel: "Channel",
+) -> None:
+    """Run the test from calibration to the last log line."""
+    plan, prepared = job.load, job.prepared
+    found = calibrate(plan, team, job.workers, prepared.slots)
+    hints = hints_for(plan, found, job.workers, available_bytes=available_memory_bytes())
+    settings = loadgen.settings_for(plan, hints)
+    channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
+    service = None
+    if member is None:
+        service = Service(shared, team, job.wiring.answers[0])
+        issue: Issue = service.issue
+        service.start()
+    else:
+        issue = _issue(job, shared, team, member, found)
+    shared.words[PROGRESS] = 0
+    os.sched_setaffinity(0, job.housekeeping)  # LoadGen's threads are born there
+    loadgen.run(
+        plan,
+        settings,
+        samples=(prepared.library_size, prepared.slots),
+        issue=_guarded(issue, channel),
+        load=samples.load,
+    )
+    if service is not None:
+        service.end()
+    team.stop()
+    channel.say(_done(plan.scenario, shared, plan.samples_per_query, samples))
+
+
+def _issue(job: WorkerJob, shared: Shared, team: Team, member: Member, found: Calibration) -> Issue:
+    scenario = job.load.scenario
+    if scenario == "Offline":
+        return offline_issue(shared, team, job.workers, found.throughput_sps)
+    if scenario == "MultiStream":
+        return shared_issue(shared, team)
+    if scenario == "Server":
+        return serial_issue(shared, member.answer)
+    return single_issue(shared, member.answer)
+
+
+def _guarded(issue: Issue, channel: "Channel") -> Issue:
+    """Return *issue* such that a failure ends this process instead of hanging LoadGen."""
+
+    def call(ids: Sequence[int], indices: Sequence[int]) -> None:
+        try:
+            issue(ids, indices)
+        except BaseException as error:  # noqa: BLE001 - nothing may pass into LoadGen
+            fail(channel, error)
+
+    return call
+
+
+def _calibrated(
+    scenario: str, found: Calibration, target_qps: float, settings: loadgen.Settings
+) -> Calibrated:
+    per_query = found.latency_ns
+    if scenario == "Server":
+        per_query = 1e9 / target_qps
+    elif scenario == "Offline":
+        per_query = 1e9 / found.throughput_sps
+    duration_ns = settings.min_duration_ms * 1_000_000
+    return Calibrated(
+        latency_ns=found.latency_ns,
+        throughput_sps=found.throughput_sps,
+        target_qps=float(loadgen.written(target_qps)) or None,
+        expected_queries=max(settings.min_query_count, int(duration_ns / per_query)),
+        min_duration_ns=duration_ns,
+    )
+
+
+def _done(scenario: str, shared: Shared, samples_per_query: int, opened: Samples) -> Done:
+    count = shared.words[PROGRESS]
+    samples = count * samples_per_query if scenario == "MultiStream" else count
+    score, why_not = None, None
+    try:
+        score = opened.score()
+    except DatasetError as error:
+        why_not = str(error)
+    return Done(
+        score=score,
+        not_scored=why_not,
+        queries=1 if scenario == "Offline" else count,
+        samples=samples,
+        window_start_mono_ns=shared.start_ns[0],
+        window_end_mono_ns=int(shared.end_array[:count].max()) if count else time.monotonic_ns(),
+        peak_rss_bytes=peak_rss_bytes(),
+    )

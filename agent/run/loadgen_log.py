@@ -1,0 +1,123 @@
+"""Reading what LoadGen wrote: its detail log and its accuracy log, as they stand.
+
+Traps: doubles carry six significant digits; a full disk cuts the logs without a word, so
+a log without its last key is refused; MultiStream pads accuracy sets with duplicates.
+"""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeperf import EdgeperfError
+from edgeperf.agent.result import LoadGen
+
+_MARK = b":::MLLOG "
+_PERCENTILE_KEYS = {
+    "min": "result_min_latency_ns",
+    "mean": "result_mean_latency_ns",
+    "p50": "result_50.00_percentile_latency_ns",
+    "p90": "result_90.00_percentile_latency_ns",
+    "p95": "result_95.00_percentile_latency_ns",
+    "p97": "result_97.00_percentile_latency_ns",
+    "p99": "result_99.00_percentile_latency_ns",
+    "p99_9": "result_99.90_percentile_latency_ns",
+    "max": "result_max_latency_ns",
+}
+#: Written when the test is over, in performance and in accuracy mode.
+_LAST_KEY = "power_end"
+
+Value = float | int | str | bool
+
+
+class LogError(EdgeperfError):
+    """LoadGen's logs are missing or cut short."""
+
+
+class _Line(msgspec.Struct):
+    key: str
+    value: object = None
+    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+class _Answer(msgspec.Struct):
+    qsl_idx: int
+    data: str
+
+
+class DetailLog:
+    """``mlperf_log_detail.txt``.
+
+    Attributes:
+        values: Last value of each key.
+        errors: Text of each error, in order.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.values: dict[str, object] = {}
+        self.errors: list[str] = []
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise LogError(f"{path}: {error.strerror}") from error
+        for line in raw.splitlines():
+            if not line.startswith(_MARK):
+                continue
+            try:
+                entry = msgspec.json.decode(line[len(_MARK) :], type=_Line)
+            except msgspec.DecodeError as error:
+                raise LogError(f"{path}: cut short; is the disk full?") from error
+            self.values[entry.key] = entry.value
+            if entry.metadata.get("is_error"):
+                self.errors.append(f"{entry.key}: {entry.value}")
+        if _LAST_KEY not in self.values:
+            raise LogError(f"{path}: not complete: no {_LAST_KEY}; is the disk full?")
+
+    def number(self, key: str) -> float | None:
+        """Return the number at *key*, None when it is not there or not a number."""
+        value = self.values.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        return None
+
+    def loadgen(self) -> LoadGen:
+        """Return LoadGen's own account."""
+        latency = {
+            name: value
+            for name, key in _PERCENTILE_KEYS.items()
+            if (value := self.number(key)) is not None
+        }
+        reason = self.values.get("result_invalid_reason")
+        return LoadGen(
+            version=str(self.values.get("loadgen_version", "")),
+            valid=self.values.get("result_validity") == "VALID",
+            reasons=tuple(_sentences(str(reason))) if reason else (),
+            errors=tuple(self.errors),
+            settings={
+                key.removeprefix("effective_"): value
+                for key, value in self.values.items()
+                if key.startswith("effective_") and isinstance(value, (bool, int, float, str))
+            },
+            latency_ns=latency,
+        )
+
+
+def _sentences(text: str) -> list[str]:
+    return [line.strip(" *") for line in text.replace("\\n", "\n").splitlines() if line.strip(" *")]
+
+
+def read_answers(path: Path) -> dict[int, NDArray[np.float32]]:
+    """Return what ``mlperf_log_accuracy.json`` holds for each distinct sample.
+
+    Raises:
+        LogError: It is missing or cut short.
+    """
+    try:
+        answers = msgspec.json.decode(path.read_bytes(), type=list[_Answer])
+        return {
+            answer.qsl_idx: np.frombuffer(bytes.fromhex(answer.data), np.float32)
+            for answer in answers
+        }
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        raise LogError(f"{path}: {error}") from error

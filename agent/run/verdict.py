@@ -1,0 +1,107 @@
+"""Whether to believe a run: every gate, each with its reason in plain words.
+
+No gate is skipped in silence: what was not measured is a reason of its own, a note.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from edgeperf.agent.board import WindowConditions, doubts
+from edgeperf.agent.result import Accuracy, Performance, Reason, Severity, Status, Verdict
+from edgeperf.agent.spec import Preset, RunSpec
+
+#: MLPerf Inference rules, "Scenarios": every run lasts at least 600 s.
+RULES_DURATION_S = 600
+_RANK = {Severity.INVALID: 0, Severity.SUSPECT: 1, Severity.NOTE: 2}
+
+
+def verdict(reasons: Sequence[Reason], *, comparable: bool) -> Verdict:
+    """Return the verdict that follows from *reasons*."""
+    ranked = tuple(sorted(reasons, key=lambda reason: _RANK[reason.severity]))
+    status = Status.VALID
+    if ranked and ranked[0].severity is Severity.INVALID:
+        status = Status.INVALID
+    elif ranked and ranked[0].severity is Severity.SUSPECT:
+        status = Status.SUSPECT
+    return Verdict(status=status, comparable=comparable and status is Status.VALID, reasons=ranked)
+
+
+def is_comparable(spec: RunSpec) -> bool:
+    """Return whether the spec asks for a run as long as the rules do."""
+    long_enough = spec.min_duration_ms is None or spec.min_duration_ms >= RULES_DURATION_S * 1000
+    return spec.preset is Preset.VALID and long_enough and spec.min_query_count is None
+
+
+def length_reasons(spec: RunSpec) -> Iterator[Reason]:
+    """Say that a run is shorter than the rules ask, which the short presets mean to be."""
+    if is_comparable(spec):
+        return
+    if spec.preset is Preset.VALID:
+        yield _reason(
+            "too-short",
+            Severity.SUSPECT,
+            "shorter than MLPerf's rules ask: duration or query count of --preset valid was"
+            " overridden",
+        )
+    else:
+        text = f"preset {spec.preset.value}: not comparable with runs of {RULES_DURATION_S} s"
+        yield _reason("short-preset", Severity.NOTE, text)
+
+
+def accuracy_reasons(accuracy: Accuracy) -> Iterator[Reason]:
+    """Judge the accuracy test."""
+    if not accuracy.measured:
+        severity = Severity.INVALID if accuracy.passed is False else Severity.NOTE
+        text = f"accuracy: not measured ({accuracy.why_not})"
+        yield _reason("accuracy-not-measured", severity, text)
+        return
+    if accuracy.passed is None:
+        yield _reason(
+            "no-reference", Severity.NOTE, f"accuracy: no FP32 reference for {accuracy.metric}"
+        )
+    if accuracy.passed is False and accuracy.value is not None and accuracy.threshold is not None:
+        yield _reason(
+            "accuracy-gate",
+            Severity.INVALID,
+            f"accuracy gate missed: {accuracy.metric} {accuracy.value:.4f}, asked"
+            f" {accuracy.threshold:.4f} ({accuracy.gate:.1%} of {accuracy.reference:.4f})"
+            f" over {accuracy.samples} samples",
+        )
+
+
+def performance_reasons(performance: Performance | None) -> Iterator[Reason]:
+    """Judge the performance test by LoadGen's word and by the second stopwatch."""
+    if performance is None or performance.loadgen is None:
+        return
+    loadgen = performance.loadgen
+    if not loadgen.valid:
+        why = "; ".join(loadgen.reasons) or "it gives no reason"
+        yield _reason("loadgen-invalid", Severity.INVALID, f"LoadGen: INVALID: {why}")
+    for error in loadgen.errors:
+        yield _reason("loadgen-error", Severity.INVALID, f"LoadGen: {error}")
+    watch = performance.stopwatch
+    if watch is not None and not watch.agrees:
+        yield _reason(
+            "stopwatch",
+            Severity.SUSPECT,
+            "LoadGen's latencies and the second stopwatch differ by up to"
+            f" {watch.worst_difference_ns / 1e3:.1f} µs",
+        )
+
+
+def board_reasons(conditions: WindowConditions | None, *, test: str) -> Iterator[Reason]:
+    """Judge what the board did while the clock ran."""
+    if conditions is None:
+        return
+    for doubt in doubts(conditions):
+        yield _reason(doubt.code, doubt.severity, f"{test}: {doubt.text}")
+
+
+def affinity_reasons(escaped: Sequence[str]) -> Iterator[Reason]:
+    """Judge threads that were seen off their cores."""
+    if escaped:
+        text = f"threads not pinned as planned: {', '.join(escaped)}"
+        yield _reason("affinity", Severity.SUSPECT, text)
+
+
+def _reason(code: str, severity: Severity, text: str) -> Reason:
+    return Reason(code=code, severity=severity, text=text)

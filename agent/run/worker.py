@@ -1,0 +1,116 @@
+"""One worker of a test: pinned, with a session of its own; the first leads.
+
+The leader holds LoadGen as well (DESIGN, "Processes"): waking another core for each
+query would cost more than many a model takes.
+"""
+
+import ctypes
+import gc
+import os
+import resource
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edgeperf.agent.run.answer import (
+    accuracy_answer,
+    fill,
+    load_session,
+    open_samples,
+    performance_answer,
+)
+from edgeperf.agent.run.jobs import Done, Ready, WorkerJob
+from edgeperf.agent.run.team import Member, Shared, Team, follow
+from edgeperf.backends.base import RuntimeInfo
+from edgeperf.datasets.base import InputLibrary, SampleLibrary, Score
+
+if TYPE_CHECKING:
+    from edgeperf.agent.run.child import Channel
+
+_PR_SET_TIMERSLACK = 29
+
+
+def work(job: WorkerJob, channel: "Channel") -> None:
+    """Load the model, wait for the word, and do this worker's part of the test."""
+    os.sched_setaffinity(0, job.cores)
+    # The kernel may wake a sleeper 50 µs late to save power; LoadGen's Server would add
+    # that to every latency.
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    shared = Shared(job)
+    samples = Samples(job, shared)
+    member, info = samples.member()
+    channel.say(Ready(info=info))
+    channel.wait_for_go()
+    _quiet()
+    if job.index == 0:
+        from edgeperf.agent.run.leader import lead  # noqa: PLC0415 - followers load no LoadGen
+
+        team = Team(job, shared, member)
+        lead(job, shared, team=team, member=member, samples=samples, channel=channel)
+    elif member is not None:
+        follow(job, shared, member)
+        channel.say(Done(peak_rss_bytes=peak_rss_bytes()))
+
+
+class Samples:
+    """The samples of a test as one worker needs them: opened only where they are used.
+
+    Attributes:
+        labelled: The library with labels, accuracy mode only.
+    """
+
+    def __init__(self, job: WorkerJob, shared: Shared) -> None:
+        self._job = job
+        self._shared = shared
+        self._refills = job.index == 0 and job.prepared.slots < job.prepared.library_size
+        self._library: InputLibrary | None = None
+        self.labelled: SampleLibrary | None = None
+        if job.load.accuracy or self._refills:
+            prepared = job.prepared
+            self._library, self.labelled, _ = open_samples(
+                job.data, prepared.inputs, prepared.outputs
+            )
+
+    def member(self) -> tuple[Member | None, RuntimeInfo]:
+        """Load the model, unless this worker only issues; say what really runs."""
+        job, shared = self._job, self._shared
+        if not job.infers:
+            return None, job.prepared.info
+        session = load_session(job.sut)
+        session.bind(shared.inputs)
+        if job.load.accuracy and self.labelled is not None:
+            answer = accuracy_answer(session, shared, self.labelled)
+        else:
+            answer = performance_answer(session, shared)
+        return Member(job, shared, answer), session.info()
+
+    def load(self, indices: Sequence[int]) -> None:
+        """Bring a set of samples into the slots: LoadGen's callback, untimed."""
+        if self._refills and self._library is not None:
+            fill(self._library, self._shared.inputs, indices)
+            for slot, index in enumerate(indices):
+                self._shared.slots[index] = slot
+        # LoadGen's own threads were born on the housekeeping core; this one, which
+        # issues, goes to the core under test just before the clock starts.
+        os.sched_setaffinity(0, self._job.cores)
+
+    def score(self) -> Score | None:
+        """Score the predictions; None in performance mode.
+
+        Raises:
+            DatasetError: An answer is not finite.
+        """
+        if self.labelled is None or self._shared.predictions is None:
+            return None
+        return self.labelled.score(self._shared.predictions)
+
+
+def _quiet() -> None:
+    """Keep the garbage collector out of the timed path."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def peak_rss_bytes() -> int:
+    """Return the largest resident memory that this process had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

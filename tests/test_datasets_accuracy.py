@@ -1,0 +1,186 @@
+"""Every model file of the catalogue, on every runtime that takes it, is as accurate as known.
+
+The known values were measured apart from this project, with other code, and lie beside
+the models (``expected.json``); those of the bundled ``digits`` are in its README.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgeperf.datasets import open_task
+from edgeperf.datasets.assets import resolve
+from edgeperf.datasets.base import Array, Score
+from edgeperf.datasets.catalogue import CatalogueModel, ModelFile, models
+from edgeperf.datasets.tensors import Quantisation, TensorSpec
+
+#: Runtime -> the formats it takes, named as in expected.json.
+RUNTIMES = {
+    "litert": (".tflite",),
+    "onnxruntime": (".onnx",),
+    "openvino": (".tflite", ".onnx"),
+}
+CASES = [
+    pytest.param(model, file, runtime, id=f"{model.name}-{file.precision}{file.format}@{runtime}")
+    for model in models()
+    for file in model.files
+    for runtime, formats in RUNTIMES.items()
+    if file.format in formats
+]
+#: Metrics of a task, and their names in expected.json where those differ.
+RENAMED = {("cifar10", "top1"): "top1_coco32"}
+#: Known accuracy of the bundled model, all files and runtimes alike.
+DIGITS = {"top1": 352 / 360}
+
+#: Models with float files whose weights are float too: those of ``kws`` are int8, which
+#: LiteRT computes with as such and the others do not.
+AGREEING = [
+    model
+    for model in models()
+    if model.name != "kws" and any(file.precision == "float" for file in model.files)
+]
+
+Infer = Callable[[Array], Sequence[Array]]
+Loaded = tuple[Sequence[TensorSpec], Sequence[TensorSpec], Infer]
+
+
+def _load_litert(path: Path) -> Loaded:
+    interpreter_class = pytest.importorskip("ai_edge_litert.interpreter").Interpreter
+    interpreter = interpreter_class(str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    taken, given = interpreter.get_input_details(), interpreter.get_output_details()
+
+    def infer(sample: Array) -> Sequence[Array]:
+        interpreter.set_tensor(taken[0]["index"], sample)
+        interpreter.invoke()
+        return [interpreter.get_tensor(output["index"]) for output in given]
+
+    return _litert_specs(taken), _litert_specs(given), infer
+
+
+def _litert_specs(details: list[dict[str, Any]]) -> list[TensorSpec]:
+    return [
+        TensorSpec(
+            name=detail["name"],
+            shape=tuple(map(int, detail["shape"])),
+            dtype=np.dtype(detail["dtype"]).name,
+            quantisation=Quantisation(
+                scale=float(detail["quantization"][0]), zero_point=int(detail["quantization"][1])
+            )
+            if detail["quantization"][0]
+            else None,
+        )
+        for detail in details
+    ]
+
+
+def _load_onnxruntime(path: Path) -> Loaded:
+    runtime = pytest.importorskip("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    dtypes = {"tensor(float)": "float32", "tensor(int8)": "int8", "tensor(uint8)": "uint8"}
+
+    def specs(nodes: Any) -> list[TensorSpec]:
+        return [
+            TensorSpec(
+                name=node.name,
+                shape=tuple(axis if isinstance(axis, int) else -1 for axis in node.shape),
+                dtype=dtypes[node.type],
+            )
+            for node in nodes
+        ]
+
+    inputs, outputs = specs(session.get_inputs()), specs(session.get_outputs())
+    return inputs, outputs, lambda sample: session.run(None, {inputs[0].name: sample})
+
+
+def _load_openvino(path: Path) -> Loaded:
+    openvino = pytest.importorskip("openvino")
+    options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    model = openvino.Core().read_model(str(path))
+    shape = model.input(0).partial_shape
+    shape[0] = 1
+    model.reshape(shape)
+    compiled = openvino.compile_model(model, "CPU", options)
+    request = compiled.create_infer_request()
+
+    def specs(ports: Any) -> list[TensorSpec]:
+        return [
+            TensorSpec(
+                name=port.any_name,
+                shape=tuple(port.shape),
+                dtype=np.dtype(port.element_type.to_dtype()).name,
+            )
+            for port in ports
+        ]
+
+    def infer(sample: Array) -> Sequence[Array]:
+        return list(request.infer({0: sample}).values())
+
+    return specs(compiled.inputs), specs(compiled.outputs), infer
+
+
+LOAD = {
+    "litert": _load_litert,
+    "onnxruntime": _load_onnxruntime,
+    "openvino": _load_openvino,
+}
+
+
+@cache
+def answer(task: str, path: Path, runtime: str) -> tuple[Score, NDArray[np.float32]]:
+    """Return score and predictions of the model in *path* over the whole dataset of *task*."""
+    inputs, outputs, infer = LOAD[runtime](path)
+    library = open_task(task).open(inputs, outputs)
+    sample = np.empty(inputs[0].sample_shape, inputs[0].dtype)
+    predictions = np.empty((len(library), *library.prediction_shape), np.float32)
+    for index, prediction in enumerate(predictions):
+        library.write(index, [sample])
+        library.predict(infer(sample), prediction)
+    return library.score(predictions), predictions
+
+
+def known_metrics(folder: Path, file: ModelFile, runtime: str) -> dict[str, float]:
+    """Return what is known of a file on a runtime."""
+    if file.asset.path.startswith("digits/"):
+        return DIGITS
+    expected = folder / file.asset.path.split("/")[0] / "expected.json"
+    known: dict[str, float] = json.loads(expected.read_bytes())[f"{file.asset.name}@{runtime}"]
+    return known
+
+
+@pytest.fixture(autouse=True)
+def _mirror(models_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the catalogue's files from the folder of models."""
+    monkeypatch.setenv("EDGEPERF_MIRROR", str(models_dir))
+
+
+@pytest.mark.parametrize(("model", "file", "runtime"), CASES)
+def test_accuracy_is_the_known_one(
+    model: CatalogueModel, file: ModelFile, runtime: str, models_dir: Path
+) -> None:
+    """Each metric of model@runtime comes out as it is known, within 0.2 points."""
+    score, _ = answer(model.task, resolve(file.asset), runtime)
+    known = known_metrics(models_dir, file, runtime)
+    expected = {name: known[RENAMED.get((model.task, name), name)] for name in score.metrics}
+    assert score.metrics == pytest.approx(expected, abs=0.002)
+
+
+@pytest.mark.parametrize("model", AGREEING, ids=lambda model: model.name)
+def test_float_models_agree_on_all_runtimes(model: CatalogueModel) -> None:
+    """The scores of all float files of a model, on all runtimes, differ by 1e-4 at most."""
+    given = [
+        answer(model.task, resolve(file.asset), runtime)[1]
+        for file in model.files
+        for runtime, formats in RUNTIMES.items()
+        if file.precision == "float" and file.format in formats
+    ]
+    for other in given[1:]:
+        np.testing.assert_allclose(other, given[0], atol=1e-4)
