@@ -5,7 +5,7 @@ hand it to the functions of the part that owns the rows: :mod:`devices`, :mod:`r
 :mod:`results`, :mod:`events`, :mod:`commands`, :mod:`campaigns`.
 """
 
-from edgeperf.coordinator.store import campaigns, commands, devices, events, results, runs
+from edgeperf.coordinator.store import campaigns, commands, devices, events, models, results, runs
 from edgeperf.coordinator.store.database import Store, StoreUrlError, open_store
 from edgeperf.coordinator.store.migrations import SCHEMA_VERSION, StoreError
 
@@ -18,6 +18,7 @@ __all__ = [
     "commands",
     "devices",
     "events",
+    "models",
     "open_store",
     "results",
     "runs",
