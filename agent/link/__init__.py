@@ -1,9 +1,9 @@
 """The agent service: the board's end of the wire. Import from here."""
 
-from edgeperf.agent.link.connection import check_broker
 from edgeperf.agent.link.errors import LinkError, LinkInputError, RefusedError
 from edgeperf.agent.link.identity import Identity, read_identity, write_identity
 from edgeperf.agent.link.policy import BoardFile, Policy, Storage, read_board_file
+from edgeperf.agent.link.reach import check_broker
 from edgeperf.agent.link.service import Service
 from edgeperf.agent.link.settings import Settings, default_state, read_settings
 

@@ -27,8 +27,15 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from edgeperf.agent.link.errors import LinkError, RefusedError
 from edgeperf.agent.link.identity import Identity
+from edgeperf.agent.link.incoming import (
+    Connected,
+    Disconnected,
+    Incoming,
+    Message,
+    NotTaken,
+    Will,
+)
 from edgeperf.agent.link.tls import certificate_problem, clock_may_be_wrong, tls_context
 from edgeperf.agent.messages import client_id
 
@@ -50,47 +57,11 @@ _REFUSALS = {
 }
 
 
-class Message(NamedTuple):
-    """Something that came in on a topic."""
-
-    topic: str
-    payload: bytes
-
-
-class Connected(NamedTuple):
-    """The broker took the board in. ``session_present``: it remembers subscriptions."""
-
-    session_present: bool
-
-
-class Disconnected(NamedTuple):
-    """The connection is gone or could not be made; ``reason`` is one line."""
-
-    reason: str
-    refused: bool = False
-
-
-class NotTaken(NamedTuple):
-    """The broker refused something this board published; ``reason`` is one line."""
-
-    reason: str
-
-
-Incoming = Message | Connected | Disconnected | NotTaken
-
-
 class _Outgoing(NamedTuple):
     topic: str
     payload: bytes
     qos: int
     retain: bool
-
-
-class Will(NamedTuple):
-    """What the broker says, retained, when the board is lost."""
-
-    topic: str
-    payload: bytes
 
 
 class Connection:
@@ -322,29 +293,3 @@ class Connection:
             select.select([self._wake_read], [], [], left_s)
             self._drain_wakes()
             self._outgoing.clear()
-
-
-def check_broker(identity: Identity, *, timeout_s: float = 15.0) -> None:
-    """Connect once under a name of its own, and disconnect.
-
-    Raises:
-        RefusedError: The broker or its certificate says no.
-        LinkError: It cannot be reached.
-    """
-    answers: collections.deque[Incoming] = collections.deque()
-    answered = threading.Event()
-
-    def take(incoming: Incoming) -> None:
-        answers.append(incoming)
-        answered.set()
-
-    name = f"{client_id(identity.device)}-check"  # the agent may be connected under its own
-    connection = Connection(identity, will=None, topics=(), deliver=take, client=name)
-    connection.open()
-    answered.wait(timeout_s)
-    connection.close()
-    if not answers:
-        raise LinkError(f"{connection.where}: no answer within {timeout_s:g} s")
-    first = answers[0]
-    if isinstance(first, Disconnected):
-        raise (RefusedError if first.refused else LinkError)(first.reason)

@@ -6,7 +6,8 @@ import msgspec
 
 from edgeperf import EdgeperfError, __version__
 from edgeperf.agent.link.clock import utc_now
-from edgeperf.agent.link.connection import Connection, Will
+from edgeperf.agent.link.connection import Connection
+from edgeperf.agent.link.incoming import Will
 from edgeperf.agent.link.inspector import Findings
 from edgeperf.agent.link.settings import Settings
 from edgeperf.agent.messages import (

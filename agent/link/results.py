@@ -34,7 +34,7 @@ def read_result(folder: Path, exit_code: int, duration_s: float) -> RunResult | 
         duration_s: How long it ran.
     """
     try:
-        raw = (folder / RESULT_FOLDER / _MAIN).read_bytes()
+        raw = (_result_folder(folder) / _MAIN).read_bytes()
         result = result_from_json(raw, where=_MAIN)
         files = tuple(_manifest(folder))
     except (OSError, EdgeperfError):
@@ -98,8 +98,20 @@ def prune(runs: Path, *, keep_bytes: int, busy: set[str]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _result_folder(folder: Path) -> Path:
+    """Return the directory of the one result below *folder*; a partial one has a dot.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    for path in (folder / RESULT_FOLDER).iterdir():
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith("."):
+            return path
+    raise FileNotFoundError(f"{folder}: no result")
+
+
 def _manifest(folder: Path) -> Iterator[BlobRef]:
-    paths = [*_regular_files(folder / RESULT_FOLDER), folder / "run.log"]
+    paths = [*_regular_files(_result_folder(folder)), folder / "run.log"]
     names = {path: _name(folder, path) for path in paths}
     paths.sort(key=lambda path: (names[path] != _MAIN, names[path]))
     for path in paths[:_MOST_FILES]:
@@ -120,12 +132,12 @@ def _regular_files(folder: Path) -> list[Path]:
 
 
 def _name(folder: Path, path: Path) -> str:
-    result = folder / RESULT_FOLDER
+    result = _result_folder(folder)
     return path.relative_to(result if result in path.parents else folder).as_posix()
 
 
 def _path(folder: Path, name: str) -> Path:
-    inside = folder / RESULT_FOLDER / name
+    inside = _result_folder(folder) / name
     return inside if inside.is_file() else folder / name
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from edgeperf import InputError
 from edgeperf.agent.board import check_cores, rank_cores, usable_cores
+from edgeperf.agent.run.by_digest import cached_file, catalogue_entry, digest_in
 from edgeperf.agent.run.jobs import DataPlan, LoadPlan, SutPlan
 from edgeperf.agent.spec import Preset, RunSpec, Scenario
 from edgeperf.backends import backend_for, open_backend
@@ -118,7 +119,9 @@ def make_plan(spec: RunSpec) -> Plan:
     Raises:
         InputError: The model, the task, the backend or the cores cannot be had; one line.
     """
-    known = find_model(spec.model)
+    digest = digest_in(spec.model)
+    entry = None if digest is None else catalogue_entry(digest)
+    known = find_model(spec.model) if entry is None else entry[0]
     model, backend = _catalogue_model(spec, known) if known else _own_model(spec)
     task_name = spec.task or (known.task if known else None)
     task = None if task_name is None else open_task(task_name)
@@ -160,9 +163,13 @@ def _timed(postprocessing: bool) -> tuple[str, ...]:  # noqa: FBT001 - private, 
 
 
 def _catalogue_model(spec: RunSpec, known: CatalogueModel) -> tuple[ModelFile, str]:
+    digest = digest_in(spec.model)
     precision = None if spec.precision is None else spec.precision.value
     formats = (".tflite", ".onnx") if spec.backend is None else open_backend(spec.backend).formats
-    file = pick_file(known, formats=formats, precision=precision)
+    if digest is None:
+        file = pick_file(known, formats=formats, precision=precision)
+    else:
+        file = next(file for file in known.files if file.asset.sha256 == digest)
     path = resolve(file.asset)
     backend = spec.backend or backend_for(path)
     model = ModelFile(
@@ -178,7 +185,8 @@ def _catalogue_model(spec: RunSpec, known: CatalogueModel) -> tuple[ModelFile, s
 
 
 def _own_model(spec: RunSpec) -> tuple[ModelFile, str]:
-    path = Path(spec.model)
+    asked = digest_in(spec.model)
+    path = Path(spec.model) if asked is None else cached_file(asked)
     if not path.is_file():
         names = ", ".join(model.name for model in models())
         raise InputError(
@@ -193,6 +201,8 @@ def _own_model(spec: RunSpec) -> tuple[ModelFile, str]:
         digest, size = _sha256(path), path.stat().st_size
     except OSError as error:
         raise InputError(f"model {spec.model}: {error.strerror}") from error
+    if asked not in (None, digest):
+        raise InputError(f"{path}: not what its name says: its sha256 is {digest}; delete it")
     backend = spec.backend or backend_for(path)
     model = ModelFile(
         name=path.name,
