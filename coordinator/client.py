@@ -78,7 +78,7 @@ class Client:
         return content
 
     def upload_model(
-        self, path: Path, on_progress: Callable[[int, int], None] = lambda done, of: None
+        self, path: Path, on_progress: Callable[[int, int], None] | None = None
     ) -> ModelRef:
         """Give a model file to the fleet, sending only what is not there yet.
 
@@ -95,7 +95,7 @@ class Client:
             format=path.suffix.lstrip(".").lower(),
             name=path.name,
         )
-        self._upload(ref.sha256, content, on_progress)
+        self._upload(ref.sha256, content, on_progress or _nobody)
         self.post(
             "/v1/models",
             {"sha256": ref.sha256, "size_bytes": ref.size_bytes, "format": ref.format,
@@ -195,6 +195,10 @@ def find_coordinator(
             f"no coordinator is running in {data}; start one (edgeperf coordinator), or say where"
             " it is with --coordinator URL"
         ) from error
+
+
+def _nobody(done: int, total: int) -> None:
+    del done, total
 
 
 def _read_token(path: Path) -> str:

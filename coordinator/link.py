@@ -10,6 +10,7 @@ shared, because retained messages never reach a shared subscription.
 
 import contextlib
 import random
+import socket
 import ssl
 import threading
 from collections.abc import Callable
@@ -162,6 +163,7 @@ class Link:
         client.on_connect = self._connected
         client.on_disconnect = self._disconnected
         client.on_message = self._message
+        client.on_socket_open = send_at_once
         # paho has no jitter of its own: coordinators of one fleet must not return in step.
         client.reconnect_delay_set(1, random.randint(10, 20))  # noqa: S311 - no secret
         return client
@@ -215,6 +217,12 @@ class Link:
                 status=status, session=self._session, since=self._since, version=__version__
             )
         )
+
+
+def send_at_once(_client: mqtt.Client, _data: object, sock: Any) -> None:
+    """Keep the kernel from holding small packets back for 40 ms (Nagle's algorithm)."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _connect_properties() -> Properties:

@@ -20,6 +20,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tasks": ("listings:tasks", "List the tasks."),
     "backends": ("listings:backends", "List the runtimes, and why one is missing."),
     "doctor": ("doctor:doctor", "Tell what this board can measure and what is missing."),
+    "agent": ("agent:agent", "Serve a coordinator: the service on a board."),
+    "coordinator": ("coordinator:coordinator", "Collect a fleet's results and give it work."),
+    "fleet": ("fleet:fleet", "Boards, runs, campaigns and results of a fleet."),
+    "demo": ("demo:demo", "A whole fleet on this machine: one real run, start to end."),
 }
 
 

@@ -124,6 +124,7 @@ class Mosquitto:
             "persistence true",
             f"persistence_location {self._folder}/",
             "autosave_interval 10",
+            "set_tcp_nodelay true",
             "max_queued_messages 10000",
             "message_size_limit 262144",
             "log_type error",
