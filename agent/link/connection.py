@@ -36,7 +36,8 @@ from edgeperf.agent.link.incoming import (
     NotTaken,
     Will,
 )
-from edgeperf.agent.link.tls import certificate_problem, clock_may_be_wrong, tls_context
+from edgeperf.agent.link.reasons import REFUSALS, explain
+from edgeperf.agent.link.tls import tls_context
 from edgeperf.agent.messages import client_id
 
 KEEPALIVE_S = 30
@@ -47,14 +48,9 @@ _MAX_PACKET_BYTES = 128 * 1024
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 #: A connection shorter than this was no success: the pause keeps growing.
 _SHORT_SESSION_S = 10.0
+#: Before leaving: the line is quiet when nothing came for so long; it is waited for so long.
+_QUIET_S, _LINGER_S = 0.2, 1.0
 _TAKEN_OVER = 0x8E
-_REFUSALS = {
-    0x84: "the broker does not speak MQTT 5",
-    0x85: "the broker does not take this client id",
-    0x86: "user name or password is wrong",
-    0x87: "this board is not authorised",
-    0x8C: "the broker does not take this way of logging in",
-}
 
 
 class _Outgoing(NamedTuple):
@@ -176,7 +172,7 @@ class Connection:
             self._connect()
             self._serve()
         except (OSError, ValueError) as error:
-            self._deliver(self._explain(error))
+            self._deliver(explain(error, self.where))
         finally:
             self._is_connected = False
             self._outgoing.clear()
@@ -198,19 +194,29 @@ class Connection:
         give_up_s = time.monotonic() + _CONNECT_TIMEOUT_S
         while (sock := self._client.socket()) is not None:
             if self._closing.is_set() and not self._outgoing:
-                self._client.disconnect()
-                self._client.loop_write()
+                self._leave(sock)
                 return
             if not self._is_connected and time.monotonic() > give_up_s:
                 raise TimeoutError(f"no answer within {_CONNECT_TIMEOUT_S:g} s")
             self._pass_on()
-            self._step(sock)
+            self._step(sock, self._keepalive_s / 4)
 
-    def _step(self, sock: Any) -> None:
+    def _leave(self, sock: Any) -> None:
+        """Disconnect when the line is quiet.
+
+        A socket that is closed with something unread is reset, and the broker then never
+        sees the last messages: it would publish the will.
+        """
+        give_up_s = time.monotonic() + _LINGER_S
+        while self._step(sock, _QUIET_S) and time.monotonic() < give_up_s:
+            continue
+        self._client.disconnect()
+        self._client.loop_write()
+
+    def _step(self, sock: Any, timeout_s: float) -> bool:
+        """Read and write what can be; tells whether there was anything."""
         wants_write = [sock] if self._client.want_write() else []
-        readable, writable, _ = select.select(
-            [sock, self._wake_read], wants_write, [], self._keepalive_s / 4
-        )
+        readable, writable, _ = select.select([sock, self._wake_read], wants_write, [], timeout_s)
         if self._wake_read in readable:
             self._drain_wakes()
         if sock in readable:
@@ -220,6 +226,7 @@ class Connection:
         if writable:
             self._client.loop_write()
         self._client.loop_misc()
+        return bool(readable or writable) and self._client.socket() is sock
 
     def _has_pending(self, sock: ssl.SSLSocket) -> bool:
         return self._client.socket() is sock and sock.pending() > 0
@@ -246,8 +253,8 @@ class Connection:
         self._is_connected = False
         refused = self._refused_by
         if refused is not None:
-            why = _REFUSALS.get(refused.value, str(refused))
-            self._deliver(Disconnected(f"{self.where}: {why}", refused=refused.value in _REFUSALS))
+            why = REFUSALS.get(refused.value, str(refused))
+            self._deliver(Disconnected(f"{self.where}: {why}", refused=refused.value in REFUSALS))
         elif reason.value == _TAKEN_OVER:
             self._deliver(
                 Disconnected(
@@ -265,18 +272,6 @@ class Connection:
 
     def _on_message(self, _client: mqtt.Client, _user: Any, message: mqtt.MQTTMessage) -> None:
         self._deliver(Message(message.topic, bytes(message.payload)))
-
-    def _explain(self, error: Exception) -> Disconnected:
-        if isinstance(error, ssl.SSLError):
-            certificate = isinstance(error, ssl.SSLCertVerificationError)
-            return Disconnected(
-                certificate_problem(error, self.where),
-                refused=certificate and not clock_may_be_wrong(error),
-            )
-        if isinstance(error, socket.gaierror):
-            return Disconnected(f"{self.where}: no such host: {error.strerror}")
-        reason = getattr(error, "strerror", None) or error
-        return Disconnected(f"{self.where}: cannot be reached: {reason}")
 
     def _wake(self) -> None:
         # Full: it will wake for the earlier ones. Closed: nobody is there.

@@ -26,6 +26,8 @@ from edgeperf.agent.messages import Alert, Code, device_topic
 _IDLE_S = 30.0
 #: Uploads get so long between two runs, before the next may start.
 _UPLOAD_WINDOW_S = 60.0
+#: ... unless nothing has moved for so long.
+_UPLOAD_STALL_S = 2.0
 
 
 class Service:
@@ -130,7 +132,9 @@ class Service:
     def _uploads_had_their_time(self) -> bool:
         if self._parts.blobs.is_idle or not self._reception.is_online:
             return True
-        return time.monotonic() - self._run_ended_s > _UPLOAD_WINDOW_S
+        now_s = time.monotonic()
+        stalled_s = now_s - max(self._run_ended_s, self._parts.blobs.moved_s)
+        return stalled_s > _UPLOAD_STALL_S or now_s - self._run_ended_s > _UPLOAD_WINDOW_S
 
     def _say_set_aside(self) -> None:
         aside = self._parts.database.set_aside

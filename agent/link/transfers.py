@@ -7,6 +7,7 @@ in a measurement.
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -51,6 +52,9 @@ class Transfers:
     Args:
         server: The coordinator.
         deliver: Called from the thread with every :class:`TransferEnded`.
+
+    Attributes:
+        moved_s: When a piece last moved, monotonic seconds.
     """
 
     def __init__(self, server: BlobServer, deliver: Callable[[TransferEnded], None]) -> None:
@@ -61,6 +65,7 @@ class Transfers:
         self._may_go.set()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="transfers", daemon=True)
+        self.moved_s = 0.0
 
     def open(self) -> None:
         """Start the thread."""
@@ -105,6 +110,7 @@ class Transfers:
         return TransferEnded(job, None)
 
     def _between(self) -> None:
+        self.moved_s = time.monotonic()
         self._may_go.wait()
         if self._closing.is_set():
             raise _StoppedError("the agent is stopping")

@@ -35,6 +35,12 @@ class Blobs:
         self._wanted: deque[Download] = deque()
         self._pause_s = _FIRST_PAUSE_S
         self._not_before_s = 0.0
+        self._chunk_s = 0.0
+
+    @property
+    def moved_s(self) -> float:
+        """When something last moved, monotonic seconds."""
+        return max(self._chunk_s, self._transfers.moved_s if self._transfers else 0.0)
 
     @property
     def is_idle(self) -> bool:
@@ -86,6 +92,7 @@ class Blobs:
 
     def take(self, status: BlobStatus) -> TransferEnded | None:
         """Pass on what the coordinator says about an upload over MQTT."""
+        self._chunk_s = time.monotonic()
         return self._chunks.take(status)
 
     def ended(self, end: TransferEnded) -> None:
