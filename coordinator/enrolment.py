@@ -54,6 +54,7 @@ class Enrolment:
     Args:
         endpoint: Where boards find the broker.
         authority: Signs certificates of boards that ask for one; None does not.
+        ca_pem: What boards shall trust; None is their system's.
         credentials: Board -> user and password at a broker that is not ours.
     """
 
@@ -67,6 +68,7 @@ class Enrolment:
         endpoint: Endpoint,
         own_password: str,
         authority: Authority | None,
+        ca_pem: str | None,
         credentials: Mapping[str, tuple[str, str]] | None,
         clock_ns: Callable[[], int],
     ) -> None:
@@ -77,6 +79,7 @@ class Enrolment:
         self._endpoint = endpoint
         self._own_password = own_password
         self._authority = authority
+        self._ca_pem = ca_pem
         self._credentials = credentials
         self._clock_ns = clock_ns
         self._failures: deque[float] = deque()
@@ -179,9 +182,10 @@ class Enrolment:
         return self._reply(row.id, row.enrolled_ns, row.counter, cert)
 
     def _reply(self, board: str, at: int, counter: int, cert: str | None) -> EnrolReply:
-        username, password = board, self._keys.password(board, at)
-        if self._credentials is not None:
-            username, password = self._credentials.get(board, (None, None))  # type: ignore[assignment]  # a certificate may do
+        username: str | None = board
+        password: str | None = self._keys.password(board, at)
+        if self._credentials is not None:  # a board without any may have a certificate
+            username, password = self._credentials.get(board, (None, None))
         endpoint = self._endpoint
         return EnrolReply(
             fleet=self._fleet,
@@ -196,6 +200,6 @@ class Enrolment:
             keys=(self._keys.public,),
             counter=counter,
             token=self._keys.token(board, at),
-            ca_pem=self._authority.ca_pem if self._authority is not None else None,
+            ca_pem=self._ca_pem,
             cert_pem=cert,
         )

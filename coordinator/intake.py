@@ -105,8 +105,14 @@ class Intake:
         """Work until :meth:`stop`."""
         while not self._stop.is_set():
             batch = self._link.take(_BATCH, _WAIT_S)
-            if batch:
+            if not batch:
+                continue
+            try:
                 self.take_in(batch)
+            except StoreError as error:
+                if not error.passing:
+                    raise
+                _log.warning("store: %s; boards will send again", error)
 
     def stop(self) -> None:
         """Return from :meth:`run` soon."""
@@ -120,7 +126,7 @@ class Intake:
                 stored = self._store_all(items)
             except StoreError as error:
                 if error.passing:  # boards keep everything meanwhile
-                    _log.error("store: %s; trying again", error)
+                    _log.warning("store: %s; trying again", error)
                     self._stop.wait(_RETRY_S)
                     continue
                 stored = [done for item in items for done in self._store_one(item)]

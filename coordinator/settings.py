@@ -78,6 +78,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Whether machines other than this one may connect."""
         return self.listen not in {LOOPBACK, "localhost", "::1"}
 
+    @property
+    def joins_by_url(self) -> bool:
+        """Whether the broker is somebody else's."""
+        return "://" in self.broker
+
 
 def read_credentials(path: Path) -> dict[str, tuple[str, str]]:
     """Read the boards' users and passwords at a broker that is not ours.

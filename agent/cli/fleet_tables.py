@@ -70,7 +70,8 @@ def _described(description: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if policy:
         yield "policy", json.dumps(policy)
     for name, value in description.get("board", {}).items():
-        yield name, value if isinstance(value, str) else json.dumps(value)
+        if value not in (None, "", [], {}):
+            yield name, value if isinstance(value, str) else json.dumps(value)
 
 
 def run_table(runs: Iterable[dict[str, Any]]) -> Table:
@@ -123,7 +124,7 @@ def headline(run: dict[str, Any]) -> str:
     if value is None:
         return ""
     if unit == "ns":
-        return f"{value / 1e6:.3f} ms"
+        return f"{value / 1e6:.3f} ms" if value >= 1e6 else f"{value / 1e3:.2f} µs"  # noqa: PLR2004
     return f"{value:.1f} {unit}"
 
 

@@ -17,6 +17,8 @@ from edgeperf.coordinator.store import models, results
 
 _PIECE_BYTES = 1024 * 1024
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
+#: What clients say of an empty body.
+_EMPTY_RANGE = re.compile(r"bytes \*/(\d{1,15})")
 _RANGE = re.compile(r"bytes=(\d{1,15})-")
 
 
@@ -103,6 +105,8 @@ def _place(request: Request) -> tuple[int, int]:
         if not length.isdigit():
             raise BlobError("upload: give Content-Length, or Content-Range for a part")
         return 0, int(length)
+    if empty := _EMPTY_RANGE.fullmatch(given):
+        return 0, int(empty[1])
     found = _CONTENT_RANGE.fullmatch(given)
     if found is None:
         raise BlobError(f"Content-Range {given[:60]!r}: expected bytes FIRST-LAST/SIZE")

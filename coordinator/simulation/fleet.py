@@ -110,7 +110,7 @@ class SimulatedFleet:
         for board in self.boards:
             self._attach(board, loop)
             with contextlib.suppress(OSError):
-                board.connect()
+                board.link.open()
             await asyncio.sleep(0.002)
         began = time.monotonic()
         tasks = [asyncio.ensure_future(self._work(board)) for board in self.boards]
@@ -133,7 +133,7 @@ class SimulatedFleet:
 
     @property
     def _unsent(self) -> int:
-        return sum(board.unsent for board in self.boards)
+        return sum(board.link.unsent for board in self.boards)
 
     async def _work(self, board: SimulatedBoard) -> None:
         every_s = self._load.every_s
@@ -160,7 +160,7 @@ class SimulatedFleet:
         while True:
             await asyncio.sleep(_MISC_S)
             for board in self.boards:
-                board.client.loop_misc()
+                board.link.client.loop_misc()
             results = sum(board.results for board in self.boards)
             self._on_second(results, self._unsent)
             if self._draining and not self._unsent:
@@ -173,7 +173,7 @@ class SimulatedFleet:
 
     def _attach(self, board: SimulatedBoard, loop: asyncio.AbstractEventLoop) -> None:
         """Let the loop drive the client's socket."""
-        client = board.client
+        client = board.link.client
 
         def opened(_client: mqtt.Client, _data: object, sock: Any) -> None:
             send_at_once(client, None, sock)
@@ -204,7 +204,7 @@ class SimulatedFleet:
         while not self._stopping:
             await asyncio.sleep(self._chance.uniform(*_RECONNECT_S))
             with contextlib.suppress(OSError):
-                board.connect()
+                board.link.open()
                 self._reconnects += 1
                 return
 
