@@ -42,6 +42,7 @@ _UNIT_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 @click.pass_obj
 def results(
     connect: Callable[[], "Client"],
+    /,
     kind: str,
     output: Path | None,
     since: str | None,

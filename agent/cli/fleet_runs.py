@@ -51,7 +51,7 @@ _set = click.option(
 @_json
 @click.pass_obj
 def run(
-    connect: Callable[[], "Client"], board: str, *, detach: bool, as_json: bool, **given: Any
+    connect: Callable[[], "Client"], /, board: str, *, detach: bool, as_json: bool, **given: Any
 ) -> int:
     """Run MODEL on BOARD, a name or label:NAME, and wait for the result.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def simulate(
-    connect: Callable[[], "Client"], boards: int, prefix: str, *, as_json: bool, **load: float
+    connect: Callable[[], "Client"], /, boards: int, prefix: str, *, as_json: bool, **load: float
 ) -> int:
     """Let simulated boards speak the real protocol, and time the acknowledgements.
 

@@ -91,7 +91,9 @@ def _keep(connection: Connection, event: Event, now_ns: int) -> bool:
         "received_ns": now_ns,
         "body": msgspec.json.encode(body).decode(),
     }
-    return bool(connection.execute(_insert_once(connection, event_table, values)).rowcount == 1)
+    insertion = _insert_once(connection, event_table, values)
+    done = connection.execute(insertion, execution_options={"preserve_rowcount": True})
+    return done.rowcount == 1
 
 
 def _insert_once(connection: Connection, table: Table, values: dict[str, Any]) -> Any:
