@@ -66,9 +66,7 @@ class CoolDown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 600.0
 
 
-class Retries(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
-):
+class Retries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often a run that did not end well is tried again, by who was at fault.
 
     Attributes:

@@ -136,7 +136,7 @@ class Planner:
 
     def _blame(self, combination: _Combination, problem: str) -> Exception:
         """Name the line that a spec's error comes from: a field of ``run``, or a list."""
-        problem = re.sub(r"^(run )?spec: | - at `.*`$", "", problem)
+        said = re.sub(r"^(run )?spec: | - at `.*`$", "", problem)
         for table in (f"scenario.{combination.scenario.value}", "run"):
             fields = (
                 self._campaign.run
@@ -145,9 +145,9 @@ class Planner:
             )
             for field in fields:
                 if field in problem:
-                    return self._wrong(f"{table}.{field}", problem)
+                    return self._wrong(f"{table}.{field}", said)
         guilty = next((name for name in _MATRIX if f"{name}:" in problem), "run")
-        return self._wrong(f"{guilty}s" if guilty in _MATRIX else guilty, problem)
+        return self._wrong(f"{guilty}s" if guilty in _MATRIX else guilty, said)
 
     def _wrong(self, field: str, problem: str) -> Exception:
         return field_error(field, problem, source=self._source, where=self._where)
