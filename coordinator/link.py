@@ -77,6 +77,7 @@ class Link:
         self._since = datetime.now(timezone.utc)
         self._queue: Queue[Inbound] = Queue(queue_size)
         self._up = threading.Event()
+        self._answered = threading.Event()
         self._refusal = ""
         self._stopping = False
         self.dropped = 0
@@ -101,7 +102,8 @@ class Link:
             properties=_connect_properties(),
         )
         self._client.loop_start()
-        if not self._up.wait(timeout_s):
+        self._answered.wait(timeout_s)
+        if not self.is_up:
             self.stop()
             where = f"broker {self._endpoint.host}:{self._endpoint.own_port}"
             why = self._refusal or f"did not answer within {timeout_s:.0f} s"
@@ -173,6 +175,7 @@ class Link:
     ) -> None:
         if reason.is_failure:
             self._refusal = f"refused us: {reason}; check user and password"
+            self._answered.set()
             return
         share = f"$share/{_SHARE}/" if self._shared else ""
         everyone = device_topic(self._fleet, "+", "")
@@ -187,6 +190,7 @@ class Link:
         client.subscribe([(name, SubscribeOptions(qos=qos)) for name, qos in filters])
         self._say(Presence.ONLINE)
         self._up.set()
+        self._answered.set()
         self._on_up()
 
     def _disconnected(self, *_: object) -> None:

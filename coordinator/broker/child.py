@@ -72,6 +72,7 @@ class Child:
             return
         now = time.monotonic()
         self._starts = [moment for moment in self._starts if moment > now - _WITHIN_S]
+        self._let_go(self._process)
         if len(self._starts) >= _MOST_STARTS:
             raise BrokerError(
                 f"broker {self._command[0]}: died {len(self._starts)} times within"
@@ -94,8 +95,7 @@ class Child:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+            self._let_go(process)
         self._pid_file.unlink(missing_ok=True)
 
     def _try_to_start(self) -> bool:
@@ -112,6 +112,7 @@ class Child:
         give_up = time.monotonic() + _START_S
         while time.monotonic() < give_up:
             if self._process.poll() is not None:
+                self._let_go(self._process)
                 return False
             if listens(self._host, self._port):
                 return True
@@ -119,20 +120,35 @@ class Child:
         self.stop()
         return False
 
+    @staticmethod
+    def _let_go(process: subprocess.Popen[bytes]) -> None:
+        """Close our end of the pipe that ties the child's life to ours."""
+        if process.stdin is not None:
+            process.stdin.close()
+
     def _end_orphan(self) -> None:
         try:
             pid = int(self._pid_file.read_text("ascii"))
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except (OSError, ValueError):
             return
-        if os.fsencode(self._folder) not in command:
-            return  # the number was given to another process since
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+            if self._is_ours(pid):
+                os.kill(pid, signal.SIGTERM)
             give_up = time.monotonic() + _STOP_S
-            while Path(f"/proc/{pid}").exists() and time.monotonic() < give_up:
+            while self._is_ours(pid) and time.monotonic() < give_up:
                 time.sleep(_POLL_S)
-            os.kill(pid, signal.SIGKILL)
+            if self._is_ours(pid):
+                os.kill(pid, signal.SIGKILL)
+
+    def _is_ours(self, pid: int) -> bool:
+        """Tell whether the process lives and is a broker of this folder.
+
+        The number may have been given to another process since.
+        """
+        try:
+            return os.fsencode(self._folder) in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
 
     def _last_words(self) -> str:
         try:
