@@ -31,7 +31,14 @@ from typing import Annotated
 import msgspec
 
 from edgeperf.agent.link.errors import LinkInputError
-from edgeperf.agent.messages import Code, MessageError, PolicySummary, RunStart, wire_spec
+from edgeperf.agent.messages import (
+    Code,
+    MessageError,
+    PolicySummary,
+    RunStart,
+    spec_sha256,
+    wire_spec,
+)
 from edgeperf.agent.messages.ids import Sha256, Word
 from edgeperf.agent.spec import RunSpec
 
@@ -111,6 +118,8 @@ def local_spec(start: RunStart, board: BoardFile) -> RunSpec:
         MessageError: The spec names a file, or the policy forbids it.
     """
     spec = wire_spec(start.spec)
+    if start.spec_sha256 != spec_sha256(start.spec):
+        raise MessageError(Code.SPEC, "spec_sha256: not the digest of the spec")
     policy = board.policy
     _check_model(start, policy)
     if policy.backends is not None and spec.backend not in policy.backends:
