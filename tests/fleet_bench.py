@@ -245,6 +245,7 @@ class Coordinator:
         """Disconnect."""
         self._client.disconnect()
         self._client.loop_stop()
+        self._client.on_connect = self._client.on_message = None
 
     def command(self, data: CommandData, **changes: Any) -> Command:
         """Return a command for the board, fresh in every way."""

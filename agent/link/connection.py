@@ -164,6 +164,13 @@ class Connection:
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self.failure = error
             self._deliver(Disconnected(f"{self.where}: {error}"))
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Free the client of us, so that it closes its sockets when it goes."""
+        client = self._client
+        client.on_connect = client.on_disconnect = client.on_message = client.on_publish = None
 
     def _live_once(self) -> None:
         """Connect once and serve the connection until it ends."""
@@ -176,6 +183,8 @@ class Connection:
         finally:
             self._is_connected = False
             self._outgoing.clear()
+            if (sock := self._client.socket()) is not None:
+                sock.close()  # what paho still believes in, the next connect forgets
 
     def _connect(self) -> None:
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
