@@ -21,7 +21,7 @@ from edgeperf.agent.messages import (
     parse_command,
     sign_command,
 )
-from edgeperf.coordinator.link import Link
+from edgeperf.coordinator.link import Wire
 from edgeperf.coordinator.store import Store, commands, devices, runs
 from edgeperf.coordinator.trust import Keys
 
@@ -40,7 +40,7 @@ class Commander:
     """
 
     def __init__(
-        self, store: Store, link: Link, keys: Keys, fleet: str, *, clock_ns: Callable[[], int]
+        self, store: Store, link: Wire, keys: Keys, fleet: str, *, clock_ns: Callable[[], int]
     ) -> None:
         self._store = store
         self._link = link

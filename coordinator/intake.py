@@ -39,7 +39,7 @@ from edgeperf.agent.messages import (
 )
 from edgeperf.coordinator.artefacts import Artefacts
 from edgeperf.coordinator.commander import Commander
-from edgeperf.coordinator.link import Inbound, Link
+from edgeperf.coordinator.link import Inbound, Wire
 from edgeperf.coordinator.store import Store, StoreError, commands, devices, events, runs
 from edgeperf.coordinator.trust import Keys
 from edgeperf.coordinator.uploads import Uploads
@@ -79,7 +79,7 @@ class Intake:
     def __init__(  # noqa: PLR0913 - the parts that it ties together
         self,
         store: Store,
-        link: Link,
+        link: Wire,
         keys: Keys,
         fleet: str,
         *,

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
 from queue import Empty, Full, Queue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
@@ -47,6 +47,18 @@ class Inbound(NamedTuple):
 
     topic: str
     payload: bytes
+
+
+class Wire(Protocol):
+    """What intake and commander ask of the connection."""
+
+    def take(self, most: int, timeout_s: float) -> list[Inbound]:
+        """Return messages that arrived."""
+        ...
+
+    def send(self, board: str, leaf: str, payload: bytes, *, expiry_s: int | None = None) -> bool:
+        """Publish to a board; False when that is not possible now."""
+        ...
 
 
 class Link:

@@ -19,7 +19,7 @@ from edgeperf.agent.messages import (
 )
 from edgeperf.coordinator.artefacts import Artefacts
 from edgeperf.coordinator.blobs import BlobDigestError, BlobOffsetError
-from edgeperf.coordinator.link import Link
+from edgeperf.coordinator.link import Wire
 from edgeperf.coordinator.trust import Keys
 
 #: An unasked answer after so many bytes lets the board send on without waiting.
@@ -32,7 +32,7 @@ class Uploads:
 
     def __init__(
         self,
-        link: Link,
+        link: Wire,
         keys: Keys,
         fleet: str,
         *,

@@ -92,6 +92,7 @@ class SimulatedFleet:
         self._lag_s = 0.0
         self._draining = self._stopping = False
         self._all_acked = asyncio.Event()
+        self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self.boards = [
             SimulatedBoard(
@@ -115,11 +116,13 @@ class SimulatedFleet:
         began = time.monotonic()
         tasks = [asyncio.ensure_future(self._work(board)) for board in self.boards]
         tasks += [asyncio.ensure_future(self._tick()), asyncio.ensure_future(self._misc())]
-        await asyncio.sleep(self._load.duration_s)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), self._load.duration_s)
         for task in tasks[:-2]:
             task.cancel()
         duration_s = time.monotonic() - began
         self._draining = True
+        self._look_for_the_end()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._all_acked.wait(), _DRAIN_S)
         unsent = self._unsent
@@ -130,6 +133,10 @@ class SimulatedFleet:
         for task in [*tasks, *self._tasks]:
             task.cancel()
         return self._report(duration_s, unsent)
+
+    def stop(self) -> None:
+        """End the load before its time; on the loop's own thread."""
+        self._stop.set()
 
     @property
     def _unsent(self) -> int:
@@ -163,13 +170,16 @@ class SimulatedFleet:
                 board.link.client.loop_misc()
             results = sum(board.results for board in self.boards)
             self._on_second(results, self._unsent)
-            if self._draining and not self._unsent:
-                self._all_acked.set()
 
     def _acked(self, seconds: float, is_result: bool) -> None:  # noqa: FBT001 - a callback
         self._event_s.append(seconds)
         if is_result:
             self._result_s.append(seconds)
+        self._look_for_the_end()
+
+    def _look_for_the_end(self) -> None:
+        if self._draining and not self._unsent:
+            self._all_acked.set()
 
     def _attach(self, board: SimulatedBoard, loop: asyncio.AbstractEventLoop) -> None:
         """Let the loop drive the client's socket."""

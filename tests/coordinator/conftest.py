@@ -1,21 +1,28 @@
 """A store of each kind, a live coordinator, and boards that speak to it."""
 
+import asyncio
+import contextlib
 import os
 import secrets
 import shutil
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
-from edgeperf.agent.messages import Clock, Event, EventData, new_id
+from edgeperf.agent.messages import Clock, EnrolReply, Event, EventData, new_id
 from edgeperf.coordinator.broker import free_port
 from edgeperf.coordinator.client import Client, find_coordinator
 from edgeperf.coordinator.service import Coordinator
 from edgeperf.coordinator.settings import Settings
+from edgeperf.coordinator.simulation import Load, Report, SimulatedFleet
 from edgeperf.coordinator.store import Store, devices, open_store
 
 _BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
@@ -135,3 +142,64 @@ def client(coordinator: Coordinator, tmp_path: Path) -> Client:
     """Return the administrator's client of :func:`coordinator`."""
     del coordinator
     return find_coordinator(url=None, token_file=None, ca_file=None, data=tmp_path / "coordinator")
+
+
+class Boards:
+    """Simulated boards that live on a thread while the context is open."""
+
+    def __init__(self, client: Client, names: list[str], load: Load, host: str) -> None:
+        admitted = client.post("/v1/boards", {"names": names})
+        identities = msgspec.convert(admitted, list[EnrolReply])
+        self.fleet = SimulatedFleet(identities, host, load)
+        self.report: Report | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._live)
+
+    def __enter__(self) -> "Boards":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.end()
+
+    def end(self) -> Report:
+        """Let them finish, wait for what is unsent, and return what came of it."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self.fleet.stop)
+            self._thread.join()
+        assert self.report is not None
+        return self.report
+
+    def _live(self) -> None:
+        self.report = self._loop.run_until_complete(self.fleet.run())
+        self._loop.close()
+
+
+@pytest.fixture
+def simulate() -> Iterator[Callable[..., Boards]]:
+    """Return a starter of simulated boards; all are ended at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def start(
+            client: Client, *names: str, every_s: float = 0, run_s: float = 0.2, seconds: float = 60
+        ) -> Boards:
+            load = Load(every_s=every_s, duration_s=seconds, run_s=run_s)
+            host = urlsplit(client.url).hostname or ""
+            return stack.enter_context(Boards(client, list(names), load, host))
+
+        yield start
+
+
+def wait_until(true: Callable[[], object], patience_s: float = 30.0) -> None:
+    """Wait until something is true, or fail."""
+    give_up = time.monotonic() + patience_s
+    while not true():
+        if time.monotonic() > give_up:
+            pytest.fail("it never happened")
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., None]:
+    """Return a function that waits until something is true, or fails the test."""
+    return wait_until
