@@ -94,6 +94,11 @@ class SimulatedBoard:
         self.link.client.on_connect = self._connected
         self.link.client.on_message = self._message
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no run goes on."""
+        return self._running is None
+
     def begin_own_run(self) -> None:
         """Start a run that nobody asked for, unless one goes on."""
         if self._running is None:

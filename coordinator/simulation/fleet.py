@@ -162,6 +162,8 @@ class SimulatedFleet:
             due = max(due, now - _TICK_S)
             for board in self.boards:
                 board.tick(now)
+            if self._draining:
+                self._look_for_the_end()
 
     async def _misc(self) -> None:
         while True:
@@ -178,7 +180,7 @@ class SimulatedFleet:
         self._look_for_the_end()
 
     def _look_for_the_end(self) -> None:
-        if self._draining and not self._unsent:
+        if self._draining and not self._unsent and all(board.is_idle for board in self.boards):
             self._all_acked.set()
 
     def _attach(self, board: SimulatedBoard, loop: asyncio.AbstractEventLoop) -> None:

@@ -32,6 +32,7 @@ from edgeperf.agent.messages import (
     new_id,
     run_start,
 )
+from edgeperf.coordinator import export
 from edgeperf.coordinator.simulation.result import simulated_result
 from edgeperf.coordinator.store import (
     SCHEMA_VERSION,
@@ -269,6 +270,17 @@ def test_every_bad_end_has_a_state_and_a_class(
     row = _row(store, run)
     assert (row.state, row.error_class) == (state, error_class)
     assert row.error
+
+
+def test_spreadsheet_computes_nothing_that_a_board_wrote(store: Store, make_event: Any) -> None:
+    """A message that looks like a formula is text in the CSV; numbers stay numbers."""
+    run = new_id()
+    _create(store, run)
+    failed = RunFailed(error_class=ErrorClass.USER, message="=HYPERLINK(1)")
+    _apply(store, make_event(failed, run=run))
+    with store.reading() as connection:
+        text = export.render("csv", runs.select_runs(connection, runs.Filter()), []).decode()
+    assert ",'=HYPERLINK(1)," in text
 
 
 def test_first_terminal_event_stands(store: Store, make_event: Any) -> None:
