@@ -9,6 +9,7 @@ shared, because retained messages never reach a shared subscription.
 """
 
 import contextlib
+import logging
 import random
 import socket
 import ssl
@@ -36,6 +37,8 @@ from edgeperf.agent.messages import (
     parse_coordinator_state,
 )
 from edgeperf.coordinator.broker import BrokerError, Endpoint
+
+_log = logging.getLogger(__name__)
 
 _KEEPALIVE_S = 30
 _MAX_PACKET_BYTES = 256 * 1024
@@ -177,6 +180,7 @@ class Link:
         client.on_connect = self._connected
         client.on_disconnect = self._disconnected
         client.on_message = self._message
+        client.on_subscribe = _subscribed
         client.on_socket_open = send_at_once
         # paho has no jitter of its own: coordinators of one fleet must not return in step.
         client.reconnect_delay_set(1, random.randint(10, 20))  # noqa: S311 - no secret
@@ -233,6 +237,14 @@ class Link:
                 status=status, session=self._session, since=self._since, version=__version__
             )
         )
+
+
+def _subscribed(
+    _client: mqtt.Client, _data: object, _mid: int, reasons: Any, _props: object
+) -> None:
+    refused = [str(reason) for reason in reasons if reason.is_failure]
+    if refused:
+        _log.error("broker: refuses a subscription (%s): no board will be heard", refused[0])
 
 
 def send_at_once(_client: mqtt.Client, _data: object, sock: Any) -> None:

@@ -74,19 +74,16 @@ def run_view(row: Row[Any], *, whole: bool = False) -> dict[str, Any]:
     return view
 
 
-def campaign_view(connection: Connection, row: Row[Any]) -> dict[str, Any]:
-    """Return a campaign with how far it is, and every cell."""
-    cells = campaigns.cells(connection, row.name)
-    counts: dict[str, int] = {}
-    for cell in cells:
-        counts[cell.state] = counts.get(cell.state, 0) + 1
-    found = [runs.get(connection, cell.run) if cell.attempts else None for cell in cells]
-    return {
+def campaign_view(connection: Connection, row: Row[Any], *, cells: bool = True) -> dict[str, Any]:
+    """Return a campaign with how far it is; with every cell unless told otherwise."""
+    view: dict[str, Any] = {
         "name": row.name,
         "state": row.state,
         "created": when(row.created_ns),
-        "counts": counts,
-        "cells": [
+        "counts": campaigns.counts(connection, row.name),
+    }
+    if cells:
+        view["cells"] = [
             {
                 "number": cell.number,
                 "board": cell.device,
@@ -94,13 +91,13 @@ def campaign_view(connection: Connection, row: Row[Any]) -> dict[str, Any]:
                 "attempts": cell.attempts,
                 "run": cell.run,
                 "spec": json.loads(cell.request)["spec"],
-                "run_state": run.state if run is not None else None,
-                "verdict": run.verdict if run is not None else None,
-                "error": run.error if run is not None else None,
+                "run_state": cell.run_state,
+                "verdict": cell.verdict,
+                "error": cell.error,
             }
-            for cell, run in zip(cells, found, strict=True)
-        ],
-    }
+            for cell in campaigns.with_runs(connection, row.name)
+        ]
+    return view
 
 
 def exit_code(row: Row[Any]) -> int | None:

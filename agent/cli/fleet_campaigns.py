@@ -96,13 +96,14 @@ def _follow(client: "Client", view: dict[str, Any]) -> dict[str, Any]:
     said = ""
     while view["state"] == "running":
         time.sleep(_POLL_S)
-        view = client.get(f"/v1/campaigns/{quoted(view['name'])}")
+        view = client.get(f"/v1/campaigns/{quoted(view['name'])}", cells="false")
         now = ", ".join(f"{count} {state}" for state, count in sorted(view["counts"].items()))
         if now != said:
             said = now
             sys.stderr.write(f"edgeperf: {view['name']}: {now}\n")
             sys.stderr.flush()
-    return view
+    whole: dict[str, Any] = client.get(f"/v1/campaigns/{quoted(view['name'])}")
+    return whole
 
 
 def _report(view: dict[str, Any], *, as_json: bool, over: bool) -> int:

@@ -66,6 +66,7 @@ def run(
         spec["model"] = f"sha256:{model['sha256']}"
         body["model"] = model
     view = client.post("/v1/runs", {"board": board, "spec": spec, **body})
+    _warn_if_away(client, view["board"])
     return _finish(client, view, detach=detach, as_json=as_json)
 
 
@@ -156,6 +157,14 @@ def report(view: dict[str, Any], *, as_json: bool) -> int:
     else:
         click.echo(f"run {view['run']} on {view['board']}: {view['state']}")
     return int(view["exit_code"] or 0)
+
+
+def _warn_if_away(client: "Client", name: str) -> None:
+    """Say what a person would otherwise wonder about: why nothing happens."""
+    board = client.get(f"/v1/boards/{quoted(name)}")
+    if board["state"] not in {"online", "busy", "draining"}:
+        seen = f", last heard of at {board['seen'][:19]}Z" if board["seen"] else ""
+        click.echo(f"edgeperf: {name} is {board['state']}{seen}; the run waits for it", err=True)
 
 
 def _finish(client: "Client", view: dict[str, Any], *, detach: bool, as_json: bool) -> int:

@@ -37,17 +37,14 @@ class Scheduler:
     def tick(self) -> None:
         """Close cells whose run is over, and start the next cell on every idle board."""
         with self._store.reading() as connection:
-            if not campaigns.every(connection, state=campaigns.RUNNING):
-                return
-        with self._store.writing() as connection:
-            if not self._is_my_turn(connection):
-                return
             running = campaigns.every(connection, state=campaigns.RUNNING)
-            for campaign in running:
-                self._close_cells(connection, campaign)
-            busy = campaigns.busy_boards(connection)
-            for campaign in running:
-                self._start_cells(connection, campaign, busy)
+        if not running:
+            return
+        with self._store.writing() as connection:
+            if self._is_my_turn(connection):
+                self._close_cells(connection)
+                self._close_campaigns(connection)
+                self._start_cells(connection)
 
     def cancel(self, connection: Connection, name: str) -> int:
         """Stop a campaign: cancel its run on each board, and start no other.
@@ -73,27 +70,16 @@ class Scheduler:
         asked = connection.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
         return bool(asked.scalar_one())
 
-    def _close_cells(self, connection: Connection, campaign: Row[Any]) -> None:
-        cells = campaigns.cells(connection, campaign.name)
-        for cell in cells:
-            if cell.state == campaigns.RUNNING:
-                run = runs.get(connection, cell.run)
-                if run is not None and run.state in runs.OVER:
-                    self._close(connection, campaign, cell, run)
-        states = {cell.state for cell in campaigns.cells(connection, campaign.name)}
-        if not states & {campaigns.WAITING, campaigns.RUNNING}:
-            over = campaigns.FAILED if campaigns.FAILED in states else campaigns.DONE
-            campaigns.change(connection, campaign.name, over)
-            _log.info("campaign %s: %s", campaign.name, over)
+    def _close_cells(self, connection: Connection) -> None:
+        for cell in campaigns.under_way(connection):
+            if cell.run_state == "succeeded":
+                campaigns.change_cell(connection, cell, state=campaigns.DONE)
+            elif cell.run_state in runs.OVER:
+                self._retry_or_fail(connection, cell)
 
-    def _close(
-        self, connection: Connection, campaign: Row[Any], cell: Row[Any], run: Row[Any]
-    ) -> None:
-        if run.state == "succeeded":
-            campaigns.change_cell(connection, cell, state=campaigns.DONE)
-            return
-        retries = self._retries_of(campaign)
-        if cell.attempts > retries.allowed(run.error_class):
+    def _retry_or_fail(self, connection: Connection, cell: Row[Any]) -> None:
+        retries = self._retries_of(connection, cell.campaign)
+        if cell.attempts > retries.allowed(cell.error_class):
             campaigns.change_cell(connection, cell, state=campaigns.FAILED)
             return
         pause_ns = int(retries.pause_s * 2 ** (cell.attempts - 1) * _S)
@@ -101,12 +87,22 @@ class Scheduler:
             connection, cell, state=campaigns.WAITING, not_before_ns=self._clock_ns() + pause_ns
         )
 
-    def _start_cells(self, connection: Connection, campaign: Row[Any], busy: set[str]) -> None:
-        for cell in campaigns.cells(connection, campaign.name):
-            ready = cell.state == campaigns.WAITING and cell.not_before_ns <= self._clock_ns()
-            if ready and cell.device not in busy and _takes_work(connection, cell.device):
-                busy.add(cell.device)
-                self._start(connection, cell)
+    def _close_campaigns(self, connection: Connection) -> None:
+        for campaign in campaigns.every(connection, state=campaigns.RUNNING):
+            states = campaigns.counts(connection, campaign.name)
+            if not states.keys() & {campaigns.WAITING, campaigns.RUNNING}:
+                over = campaigns.FAILED if campaigns.FAILED in states else campaigns.DONE
+                campaigns.change(connection, campaign.name, over)
+                _log.info("campaign %s: %s", campaign.name, over)
+
+    def _start_cells(self, connection: Connection) -> None:
+        now_ns = self._clock_ns()
+        busy = {cell.device for cell in campaigns.under_way(connection)}
+        for board in campaigns.boards_waited_for(connection, now_ns=now_ns):
+            if board not in busy and _takes_work(connection, board):
+                cell = campaigns.next_for(connection, board, now_ns=now_ns)
+                if cell is not None:
+                    self._start(connection, cell)
 
     def _start(self, connection: Connection, cell: Row[Any]) -> None:
         start = msgspec.json.decode(cell.request, type=RunStart)
@@ -125,11 +121,11 @@ class Scheduler:
             cell=cell.number,
         )
 
-    def _retries_of(self, campaign: Row[Any]) -> Retries:
-        if campaign.name not in self._retries:
-            parsed = parse_campaign(campaign.source, where=campaign.name)
-            self._retries[campaign.name] = parsed.retries
-        return self._retries[campaign.name]
+    def _retries_of(self, connection: Connection, name: str) -> Retries:
+        if name not in self._retries:
+            source = campaigns.get(connection, name).source
+            self._retries[name] = parse_campaign(source, where=name).retries
+        return self._retries[name]
 
 
 def _takes_work(connection: Connection, board: str) -> bool:

@@ -52,10 +52,11 @@ def list_campaigns(request: Request) -> Response:
 
 
 def show(request: Request) -> Response:
-    """Return one campaign with every cell."""
+    """Return one campaign, with every cell unless the query says ``cells=false``."""
+    cells = request.query_params.get("cells") != "false"
     with admin(request).store.reading() as connection:
         row = campaigns.get(connection, request.path_params["campaign"])
-        return reply(campaign_view(connection, row))
+        return reply(campaign_view(connection, row, cells=cells))
 
 
 def cancel(request: Request) -> Response:

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from edgeperf import InputError
 from edgeperf.agent.messages import RunStart
-from edgeperf.coordinator.store.schema import campaign, cell
+from edgeperf.coordinator.store.schema import campaign, cell, run
 
 WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
 
@@ -73,16 +73,62 @@ def every(connection: Connection, *, state: str | None = None) -> list[Row[Any]]
     )
 
 
-def cells(connection: Connection, name: str, *, lock: bool = False) -> list[Row[Any]]:
+def cells(connection: Connection, name: str) -> list[Row[Any]]:
     """Return the cells of a campaign in order."""
     query = select(cell).where(cell.c.campaign == name).order_by(cell.c.number)
-    return list(connection.execute(query.with_for_update() if lock else query))
+    return list(connection.execute(query))
 
 
-def busy_boards(connection: Connection) -> set[str]:
-    """Return the boards that have a cell under way, of whatever campaign."""
-    query = select(cell.c.device).where(cell.c.state == RUNNING).distinct()
-    return set(connection.execute(query).scalars())
+def counts(connection: Connection, name: str) -> dict[str, int]:
+    """Return how many cells of a campaign are in each state."""
+    number = func.count().label("number")
+    query = select(cell.c.state, number).where(cell.c.campaign == name).group_by(cell.c.state)
+    return {row.state: row.number for row in connection.execute(query)}
+
+
+def under_way(connection: Connection) -> list[Row[Any]]:
+    """Return the cells of every campaign that a board is at, with the state of their runs."""
+    query = (
+        select(cell, run.c.state.label("run_state"), run.c.error_class)
+        .join(run, run.c.id == cell.c.run)
+        .where(cell.c.state == RUNNING)
+    )
+    return list(connection.execute(query))
+
+
+def boards_waited_for(connection: Connection, *, now_ns: int) -> list[str]:
+    """Return the boards that some cell waits for."""
+    query = select(cell.c.device).where(cell.c.state == WAITING, cell.c.not_before_ns <= now_ns)
+    return list(connection.execute(query.distinct().order_by(cell.c.device)).scalars())
+
+
+def next_for(connection: Connection, board: str, *, now_ns: int) -> Row[Any] | None:
+    """Return the cell that a board shall do next: of the oldest campaign, in its order."""
+    query = (
+        select(cell)
+        .join(campaign, campaign.c.name == cell.c.campaign)
+        .where(
+            cell.c.device == board,
+            cell.c.state == WAITING,
+            cell.c.not_before_ns <= now_ns,
+            campaign.c.state == RUNNING,
+        )
+        .order_by(campaign.c.created_ns, campaign.c.name, cell.c.number)
+        .limit(1)
+    )
+    return connection.execute(query).one_or_none()
+
+
+def with_runs(connection: Connection, name: str) -> list[Row[Any]]:
+    """Return the cells of a campaign in order, with what became of their runs."""
+    found = (run.c.state.label("run_state"), run.c.verdict, run.c.error)
+    query = (
+        select(cell, *found)
+        .outerjoin(run, run.c.id == cell.c.run)
+        .where(cell.c.campaign == name)
+        .order_by(cell.c.number)
+    )
+    return list(connection.execute(query))
 
 
 def change_cell(connection: Connection, row: Row[Any], **values: Any) -> None:

@@ -15,6 +15,8 @@ from edgeperf.agent.result import FORMAT_VERSION, Result
 _MOST_ROWS = 400
 _LONGEST_TEXT = 500
 
+#: What a measured figure's uncertainty is called, in the figure's unit.
+_UNCERTAINTY = ".uncertainty"
 #: Ending of a name -> unit, as the house rule for names has it.
 _UNITS = {
     "_ns": "ns",
@@ -29,6 +31,8 @@ _UNITS = {
     "_bytes": "B",
     "_sps": "samples/s",
     "_qps": "queries/s",
+    "_per_joule": "1/J",
+    "_per_kwh": "1/kWh",
 }
 
 
@@ -99,7 +103,10 @@ def _all(result: Result) -> Iterator[Metric]:
 
 def _flat(prefix: str, node: dict[str, Any], depth: int = 6) -> Iterator[tuple[str, Any]]:
     for name, value in node.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value.keys() == {"value", "uncertainty"}:
+            yield f"{prefix}{name}", value["value"]
+            yield f"{prefix}{name}{_UNCERTAINTY}", value["uncertainty"]
+        elif isinstance(value, dict):
             if depth:
                 yield from _flat(f"{prefix}{name}.", value, depth - 1)
         elif not isinstance(value, list):
@@ -107,6 +114,7 @@ def _flat(prefix: str, node: dict[str, Any], depth: int = 6) -> Iterator[tuple[s
 
 
 def _unit_of(name: str) -> str:
+    name = name.removesuffix(_UNCERTAINTY)
     return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "1")
 
 

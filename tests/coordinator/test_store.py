@@ -207,6 +207,9 @@ def test_result_gives_metrics_with_units_and_conditions(store: Store, make_event
     run = new_id()
     _create(store, run)
     sent = _result(run)
+    assert sent.result is not None
+    energy = {"energy_j": {"value": 3.5, "uncertainty": 0.1}, "samples_per_joule": None}
+    sent.result["power"] = {"gross": energy, "official": False, "gaps": []}
     _apply(store, make_event(sent, run=run))
     with store.reading() as connection:
         found = {row.name: (row.unit, row.value) for row in runs.metrics(connection, [run])}
@@ -216,6 +219,8 @@ def test_result_gives_metrics_with_units_and_conditions(store: Store, make_event
     latency = sent.result["performance"]["latency_ns"]
     assert found["latency_p99_ns"] == ("ns", latency["p99"])
     assert found["throughput_sps"][0] == "samples/s"
+    assert found["power.gross.energy_j"] == ("J", 3.5)
+    assert found["power.gross.energy_j.uncertainty"] == ("J", 0.1)
     assert (row.headline, row.headline_unit) == ("latency_p90", "ns")
     assert row.headline_value == found["latency_p90"][1]
     assert conditions["throttled"] == "False"
