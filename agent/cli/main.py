@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "meter": ("meter:meter", "Find, try and record power meters."),
     "simulate-meter": ("meter:simulate_meter", "Play a meter on a pty, for trying things out."),
     "doctor": ("doctor:doctor", "Tell what this board can measure and what is missing."),
+    "agent": ("agent:agent", "Serve a coordinator: the service on a board."),
+    "coordinator": ("coordinator:coordinator", "Collect a fleet's results and give it work."),
+    "fleet": ("fleet:fleet", "Boards, runs, campaigns and results of a fleet."),
+    "demo": ("demo:demo", "A whole fleet on this machine: one real run, start to end."),
 }
 
 

@@ -1,0 +1,154 @@
+"""Tables of ``edgeperf fleet``."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from edgeperf.agent.cli.console import stdout_console
+
+_LONGEST = 400
+_COLOUR = {
+    "online": "green", "busy": "cyan", "draining": "yellow", "lost": "red", "offline": "dim",
+    "revoked": "dim", "succeeded": "green", "running": "cyan", "failed": "red",
+    "VALID": "bold green", "SUSPECT": "bold yellow", "INVALID": "bold red",
+    "done": "green", "cancelled": "yellow",
+}  # fmt: skip
+
+
+def print_table(table: Table) -> None:
+    """Print on standard output."""
+    stdout_console().print(table)
+
+
+def board_table(boards: Iterable[dict[str, Any]]) -> Table:
+    """One row a board."""
+    table = _table(
+        "board", "state", "run", "queued", "unsent", "°C", "labels", "last seen", "agent"
+    )
+    for board in boards:
+        temperature = board["temperature_c"]
+        table.add_row(
+            board["name"],
+            _word(board["state"]),
+            (board["run"] or "")[-12:],
+            _number(board["queued"]),
+            _number(board["unsent"]),
+            "" if temperature is None else f"{temperature:.0f}",
+            Text(", ".join(board["labels"])),
+            _moment(board["seen"]),
+            board["agent"] or "",
+        )
+    return table
+
+
+def board_facts(board: dict[str, Any]) -> Table:
+    """What one board said of itself, a row a fact."""
+    table = _facts()
+    for name in ("name", "state", "reason", "since", "seen", "run", "queued", "unsent"):
+        if board[name] not in (None, ""):
+            table.add_row(name, _word(str(board[name])))
+    if board["labels"]:
+        table.add_row("labels", Text(", ".join(board["labels"])))
+    for name, value in _described(board["description"] or {}):
+        table.add_row(name, Text(value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"))
+    return table
+
+
+def _described(description: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for runtime in description.get("runtimes", ()):
+        problem = f"unusable: {runtime.get('problem')}"
+        yield f"runtime {runtime['backend']}", runtime.get("version") or problem
+    for name in ("meters", "data"):
+        if description.get(name):
+            yield name, ", ".join(description[name])
+    for model in description.get("models", ()):
+        yield "model cached", f"{model.get('name') or ''} {model['sha256'][:12]}"
+    policy = {k: v for k, v in (description.get("policy") or {}).items() if v is not None}
+    if policy:
+        yield "policy", json.dumps(policy)
+    for name, value in description.get("board", {}).items():
+        if value not in (None, "", [], {}):
+            yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def run_table(runs: Iterable[dict[str, Any]]) -> Table:
+    """One row a run."""
+    table = _table(
+        "run", "board", "model", "backend", "scenario", "preset", "state", "verdict", "headline",
+        "created",
+    )  # fmt: skip
+    for run in runs:
+        table.add_row(
+            run["run"],
+            run["board"],
+            Text(run["model"] or ""),
+            run["backend"] or "",
+            run["scenario"] or "",
+            run["preset"] or "",
+            _word(run["state"]),
+            _word(run["verdict"] or ""),
+            headline(run),
+            _moment(run["created"]),
+        )
+    return table
+
+
+def cell_table(cells: Iterable[dict[str, Any]]) -> Table:
+    """One row a cell of a campaign."""
+    table = _table(
+        "cell", "board", "model", "backend", "scenario", "state", "tries", "verdict", "run", "error"
+    )
+    for cell in cells:
+        spec = cell["spec"]
+        table.add_row(
+            str(cell["number"]),
+            cell["board"],
+            Text(str(spec.get("model", ""))[:24]),
+            spec.get("backend") or "",
+            spec.get("scenario", "SingleStream"),
+            _word(cell["state"]),
+            str(cell["attempts"]),
+            _word(cell["verdict"] or ""),
+            (cell["run"] or "")[-12:] if cell["attempts"] else "",
+            Text((cell["error"] or "")[:60]),
+        )
+    return table
+
+
+def headline(run: dict[str, Any]) -> str:
+    """Return the run's figure in a unit that people read; empty without one."""
+    value, unit = run["headline_value"], run["headline_unit"]
+    if value is None:
+        return ""
+    if unit == "ns":
+        return f"{value / 1e6:.3f} ms" if value >= 1e6 else f"{value / 1e3:.2f} µs"  # noqa: PLR2004
+    return f"{value:.1f} {unit}"
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
+def _facts() -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    return table
+
+
+def _word(text: str) -> Text:
+    return Text(text, style=_COLOUR.get(text, ""))
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _moment(text: str | None) -> str:
+    return "" if text is None else text[:19].replace("T", " ")
