@@ -3,7 +3,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-RESULTS ?= edgeperf-results
 # Our folders stand in the root, and one is called like a well-known package.
 export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -11,17 +10,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: run test check bench test-tflite-runtime clean help
 
 help:
-	@echo "make run      measure the bundled model on this machine, from nothing"
+	@echo "make run      a whole fleet on this machine, from nothing: one real run over MQTT, with its result"
 	@echo "make test     run all tests"
 	@echo "make check    style, types and packaging"
 	@echo "make bench    compare with bare loops of each runtime"
 
 # A run that is measured but suspect (a busy machine) ends with status 1: it did its job.
 run: $(VENV)/.runs
-	@for scenario in SingleStream Offline; do \
-	  $(BIN)/edgeperf run digits --preset smoke --scenario $$scenario --output $(RESULTS) \
-	    || [ $$? -eq 1 ] || exit 1; echo; \
-	done
+	@$(BIN)/edgeperf demo || [ $$? -eq 1 ]
 
 test: $(VENV)/.tests
 	$(BIN)/pytest
@@ -44,7 +40,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runs: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --editable '.[tflite,onnxruntime]'
+	$(BIN)/pip install --quiet --editable '.[tflite,onnxruntime,coordinator,broker]'
 	@touch $@
 
 $(VENV)/.tests: pyproject.toml | $(VENV)/bin/python
