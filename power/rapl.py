@@ -172,7 +172,7 @@ class Rapl(FileMeter):
         return Identity(model="RAPL", details={"domains": domains})
 
     def info(self) -> SourceInfo:
-        """Say what the numbers are worth."""
+        """Say what the numbers are worth; no maker states a limit of error, 5 % is assumed."""
         platform = self._domain == "psys"
         return SourceInfo(
             kind=self.kind,
@@ -188,7 +188,7 @@ class Rapl(FileMeter):
             stale_after_s=1.0,
             notes=(
                 f"Only {self._domain} is measured: board, storage and supply are outside.",
-                "The counter is renewed about every millisecond; SGX adds noise to it.",
+                "No maker states its limits of error; 5 % is assumed, and SGX adds noise.",
             ),
         )
 

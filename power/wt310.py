@@ -58,7 +58,7 @@ def over_mask(element: str) -> int:
 
 
 class Wt310Decoder(ReadingDecoder):
-    """Replies to readings.
+    """Replies to readings; of a counter only the replies that are new.
 
     Args:
         counter: Whether a fourth value is watt-hours of a running integration.
@@ -71,6 +71,7 @@ class Wt310Decoder(ReadingDecoder):
         self._counter = counter
         self._condition = condition
         self._over = over_mask(element)
+        self._last = b""
 
     def parse(self, chunk: Chunk) -> Iterator[Reading]:
         """Yield the reading of one reply."""
@@ -83,6 +84,9 @@ class Wt310Decoder(ReadingDecoder):
         if not whole or len(lines) != 1 + self._condition or not self._bits(lines[1:]):
             self.refuse("replies that are no reading")
             return
+        if self._counter and chunk.data == self._last:
+            return  # no update yet: a counter that stood still would be a wrong power
+        self._last = chunk.data
         volts, amps, watts, *wh = map(float, fields)
         energy_j = wh[0] * 3600 if wh else NAN
         bad = self._spoiled(lines[1:], [volts, amps, watts, *wh])

@@ -58,6 +58,14 @@ def test_condition_register(condition: int, state: State, decode: Decode) -> Non
     assert samples.energy_j.tolist() == [pytest.approx(3.6)]
 
 
+def test_reply_without_an_update() -> None:
+    """A counter is asked faster than it is renewed; the same reply again is no reading."""
+    decoder = Wt310Decoder(counter=True, condition=True, element="1")
+    reply = b"230.0E+00,100.0E-03,12.00E+00,%d.000E-03\n2\n"
+    parts = [decoder.feed(Chunk(n, reply % n)) for n in (1, 1, 2)]
+    assert [len(part) for part in parts] == [1, 0, 1]
+
+
 def test_elements() -> None:
     """Each element has its own three bits; the sum has all of them and its overflow."""
     assert [over_mask(element) for element in "123"] == [0x1C0, 0xE00, 0x7000]
@@ -199,6 +207,12 @@ def test_wrong_spec(spec: str, complaint: str) -> None:
     """A spec that cannot be used says which part of it."""
     with pytest.raises(MeterInputError, match=complaint):
         make_source(spec).open()
+
+
+def test_forbidden_device(forbidden: Path) -> None:
+    """No permission is one line with the udev rule."""
+    with pytest.raises(MeterError, match=r"permission denied; add the udev rule SUBSYSTEM"):
+        make_source(f"wt310:{forbidden}").open()
 
 
 def test_two_programs(simulate: Any, tmp_path: Path) -> None:
