@@ -176,10 +176,10 @@ def test_a_full_box_keeps_the_more_important(database: Database) -> None:
     for _ in range(4):
         outbox.put(RunProgress(phase=Phase.PERFORMANCE, percent=1), run=new_id(), attempt=1)
     kinds = []
-    for _ in range(8):
-        outbox.put(RESULT, run=new_id(), attempt=1)
+    for _ in range(9):
         kinds.append({type(event.data).__name__ for event in _due(outbox)})
         outbox.send_all_again()
+        outbox.put(RESULT, run=new_id(), attempt=1)
     losses = [earlier - later for earlier, later in itertools.pairwise(kinds)]
     assert [name for loss in losses for name in sorted(loss)] == ["RunProgress", "RunLog", "Alert"]
 

@@ -70,6 +70,7 @@ class Connection:
         deliver: Called with everything that comes in, from the connection's own thread.
         client: MQTT client id; None is the board's own.
         keepalive_s: The broker declares the board lost after one and a half times this.
+        longest_pause_s: Between two attempts to connect.
 
     Attributes:
         failure: What ended the thread, None while it lives; a bug.
@@ -84,11 +85,13 @@ class Connection:
         deliver: Callable[[Incoming], None],
         client: str | None = None,
         keepalive_s: int = KEEPALIVE_S,
+        longest_pause_s: float = _LONGEST_PAUSE_S,
     ) -> None:
         self._identity = identity
         self._topics = topics
         self._deliver = deliver
         self._keepalive_s = keepalive_s
+        self._longest_pause_s = longest_pause_s
         self._outgoing: collections.deque[_Outgoing] = collections.deque()
         self._closing = threading.Event()
         self._wake_read, self._wake_write = socket.socketpair()
@@ -160,7 +163,7 @@ class Connection:
                 if time.monotonic() - began_s > _SHORT_SESSION_S:
                     pause_s = _FIRST_PAUSE_S
                 self._sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                pause_s = min(pause_s * 2, self._longest_pause_s)
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self.failure = error
             self._deliver(Disconnected(f"{self.where}: {error}"))

@@ -77,12 +77,15 @@ def assemble(settings: Settings, deliver: Callable[[Incoming | TransferEnded], N
         topics=(*topics, coordinator_topic(fleet)),
         deliver=deliver,
         keepalive_s=settings.keepalive_s,
+        longest_pause_s=settings.longest_pause_s,
     )
     transfers = None
     if identity.http:
         transfers = Transfers(BlobServer(identity.http, identity), deliver)
     chunks = ChunkSender(connection, fleet=fleet, device=device)
-    blobs = Blobs(journal, settings.cache, transfers, chunks)
+    blobs = Blobs(
+        journal, settings.cache, transfers, chunks, longest_pause_s=settings.longest_pause_s
+    )
     models = Models(blobs)
     runs = Runs(settings, journal, models.find)
     desk = Desk(

@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         probe_program: How the board is looked at.
         ack_timeout_s: Patience with the coordinator before the first repetition.
         keepalive_s: MQTT keep-alive.
+        longest_pause_s: Between two attempts to connect, and to upload.
         silence_s: A run that says nothing for so long is hung.
     """
 
@@ -40,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     probe_program: tuple[str, ...] = PROBE_PROGRAM
     ack_timeout_s: float = 10.0
     keepalive_s: int = 30
+    longest_pause_s: float = 60.0
     silence_s: float = 900.0
 
     @property

@@ -11,7 +11,7 @@ from edgeperf.agent.link.log import warn
 from edgeperf.agent.link.transfers import Download, TransferEnded, Transfers, Upload
 from edgeperf.agent.messages import BlobStatus, ModelRef
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 300.0
+_FIRST_PAUSE_S = 2.0
 
 
 class Blobs:
@@ -22,10 +22,17 @@ class Blobs:
         cache: Directory for models.
         transfers: HTTP, None where there is none.
         chunks: The way over MQTT, used where there is no HTTP.
+        longest_pause_s: After failures, before the next attempt.
     """
 
     def __init__(
-        self, journal: Journal, cache: Path, transfers: Transfers | None, chunks: ChunkSender
+        self,
+        journal: Journal,
+        cache: Path,
+        transfers: Transfers | None,
+        chunks: ChunkSender,
+        *,
+        longest_pause_s: float,
     ) -> None:
         self._journal = journal
         self._cache = cache
@@ -33,6 +40,7 @@ class Blobs:
         self._chunks = chunks
         self._job: Upload | Download | None = None
         self._wanted: deque[Download] = deque()
+        self._longest_pause_s = longest_pause_s
         self._pause_s = _FIRST_PAUSE_S
         self._not_before_s = 0.0
         self._chunk_s = 0.0
@@ -104,7 +112,7 @@ class Blobs:
                 self._journal.uploaded(end.job.sha256)
         else:
             self._not_before_s = time.monotonic() + self._pause_s
-            self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+            self._pause_s = min(self._pause_s * 2, self._longest_pause_s)
         if end.problem is not None:
             warn(end.problem)
 
