@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import msgspec
 import paho.mqtt.client as mqtt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from jsonschema import Draft202012Validator
 from paho.mqtt.enums import CallbackAPIVersion
 
 from edgeperf.agent.link import Identity, write_identity
@@ -49,6 +51,7 @@ from edgeperf.agent.messages import (
     sign_ack,
     sign_command,
 )
+from edgeperf.agent.messages.asyncapi import short_name
 
 FLEET, DEVICE = "lab", "pi5"
 PROGRAM = Path(__file__).with_name("programs") / "measure.py"
@@ -215,6 +218,13 @@ class AgentProcess:
         return path.read_text().split() if path.exists() else []
 
 
+@cache
+def validator(name: str) -> Any:
+    """Return the checker of one message's published schema."""
+    path = Path(__file__).parent.parent / "docs" / "schemas" / f"{name}.json"
+    return Draft202012Validator(msgspec.json.decode(path.read_bytes()))
+
+
 class Coordinator:
     """The coordinator's side of the wire, as small as it can be: it signs, hears and answers."""
 
@@ -224,6 +234,7 @@ class Coordinator:
         self.states: list[BoardState] = []
         self.descriptions: list[bytes] = []
         self.refused: list[MessageError] = []
+        self.misfits: list[str] = []
         self.acknowledges = True
         self.heard = 0
         self.counter = 0
@@ -327,11 +338,18 @@ class Coordinator:
             self._take_blob(topic, payload)
         elif topic.leaf == "state" and payload:
             self.states.append(parse_state(payload))
+            self.check(payload, "state")
         elif topic.leaf == "desc":
             self.descriptions.append(payload)
+            self.check(payload, "description")
         elif topic.leaf == "evt":
             self.heard += 1
             self._take(payload)
+
+    def check(self, payload: bytes, name: str) -> None:
+        """Note what does not fit the published schema; tests write nonsense, boards never."""
+        for error in validator(name).iter_errors(msgspec.json.decode(payload)):
+            self.misfits.append(f"{name}: {error.message}")
 
     def _take_blob(self, topic: DeviceTopic, payload: bytes) -> None:
         sha256, part = topic.sha256 or "", topic.part or ""
@@ -358,6 +376,7 @@ class Coordinator:
 
     def _take(self, payload: bytes) -> None:
         event = parse_event(payload, fleet=FLEET, device=DEVICE)
+        self.check(payload, short_name(event.type))
         if event.id not in self._ids:
             self._ids.add(event.id)
             self.events.append(event)
@@ -409,6 +428,7 @@ def board_and_broker(folder: Path, kind: str = "mosquitto", **settings: Any) -> 
         agent.kill()
         coordinator.close()
         broker.kill()
+    assert not coordinator.misfits
 
 
 @contextmanager

@@ -6,13 +6,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fleet_bench import validator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from edgeperf import InputError
 from edgeperf.agent.messages import (
@@ -57,6 +60,7 @@ from edgeperf.agent.messages import (
     unseal,
     wire_spec,
 )
+from edgeperf.agent.messages.asyncapi import document, schemas, short_name, write
 from edgeperf.agent.spec import RunSpec
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -133,14 +137,18 @@ def example(kind: type[msgspec.Struct]) -> Any:
 def test_every_event_survives_the_way(kind: type[msgspec.Struct]) -> None:
     """What a board says is what a coordinator reads."""
     event = _event(example(kind), run=new_id(), attempt=2)
-    assert parse_event(encode_event(event), **HERE) == event
+    raw = encode_event(event)
+    assert parse_event(raw, **HERE) == event
+    validator(short_name(event.type)).validate(json.loads(raw))
 
 
 @pytest.mark.parametrize("kind", COMMANDS.values(), ids=COMMANDS)
 def test_every_command_survives_the_way(kind: type[msgspec.Struct]) -> None:
     """What a coordinator signs is what a board reads."""
     command = _command(example(kind))
-    assert parse_command(sign_command(command, KEY), KEYS, **HERE) == command
+    raw = sign_command(command, KEY)
+    assert parse_command(raw, KEYS, **HERE) == command
+    validator(short_name(command.type)).validate(json.loads(raw))
 
 
 def test_unknown_fields_are_ignored() -> None:
@@ -217,6 +225,7 @@ def test_an_acknowledgement_is_not_a_command() -> None:
     ack = Ack(subject="lab/pi5", stream=new_id(), seqs=((1, 2),), time=NOW)
     raw = sign_ack(ack, KEY)
     assert parse_ack(raw, KEYS, **HERE) == ack
+    validator("ack").validate(json.loads(raw))
     for parse, other in ((parse_command, raw), (parse_ack, sign_command(_command(), KEY))):
         with pytest.raises(MessageError) as caught:
             parse(other, KEYS, **HERE)
@@ -226,7 +235,9 @@ def test_an_acknowledgement_is_not_a_command() -> None:
 def test_a_blob_status_survives_the_way() -> None:
     """The other message on the same topic is told apart."""
     status = BlobStatus(subject="lab/pi5", sha256=SHA, missing=((0, 9),), complete=False)
-    assert parse_ack(sign_ack(status, KEY), KEYS, **HERE) == status
+    raw = sign_ack(status, KEY)
+    assert parse_ack(raw, KEYS, **HERE) == status
+    validator("blob-status").validate(json.loads(raw))
 
 
 PARSERS: dict[str, Callable[[bytes], object]] = {
@@ -408,3 +419,45 @@ def test_run_start_defaults() -> None:
     start = run_start({"model": "digits"}, run=new_id())
     assert isinstance(start, RunStart)
     assert start.attempt == 1
+
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def test_the_published_description_is_current(tmp_path: Path) -> None:
+    """What ``docs/`` says is what the code says."""
+    again = "run: python -m edgeperf.agent.messages.asyncapi docs"
+    written = write(tmp_path)
+    for path in written:
+        published = DOCS / path.relative_to(tmp_path)
+        assert published.read_text() == path.read_text(), again
+    names = {path.name for path in (DOCS / "schemas").iterdir()}
+    assert names == {path.name for path in written if path.parent.name == "schemas"}, again
+
+
+@pytest.mark.parametrize("name", schemas())
+def test_every_schema_is_one(name: str) -> None:
+    """It is valid JSON Schema, and says no to what is no such message."""
+    Draft202012Validator.check_schema(schemas()[name])
+    assert not validator(name).is_valid({})
+    assert not validator(name).is_valid([])
+
+
+def test_every_reference_of_the_description_leads_somewhere() -> None:
+    """Channels name messages, operations name channels, messages name schema files."""
+    described = document()
+
+    def check(node: object) -> None:
+        if isinstance(node, dict):
+            reference = node.get("$ref")
+            if reference is not None and reference.startswith("#/"):
+                target: Any = described
+                for part in reference[2:].split("/"):
+                    target = target[part]
+            elif reference is not None:
+                assert (DOCS / reference).is_file()
+            for child in node.values():
+                check(child)
+
+    check(described)
+    assert {short_name(name) for name in (*EVENTS, *COMMANDS)} <= set(schemas())
