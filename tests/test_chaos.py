@@ -192,7 +192,7 @@ class World:
             self.asked = len(runs)
             waiting = sum(not run["over"] for run in runs)
             for _ in range(min(AHEAD - waiting, RUNS - self.asked)):
-                longest_ms = 1500 if random_.random() < 0.2 else 100  # noqa: PLR2004
+                longest_ms = 1500 if random_.random() < 0.2 else 100
                 work = {"ms": str(random_.randrange(longest_ms))}
                 spec = {"model": "digits", "options": work}
                 client.post("/v1/runs", {"board": DEVICE, "spec": spec})
