@@ -28,7 +28,8 @@ check: $(VENV)/.tests
 	$(BIN)/mypy
 
 bench: $(VENV)/.tests
-	$(BIN)/python tests/benchmarks/harness_cost.py
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/harness_cost.py
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorder_cost.py
 
 # tflite-runtime needs numpy 1 and Python 3.11 at most, so it has an environment of its own.
 test-tflite-runtime: .venv-tflite-runtime/.tests

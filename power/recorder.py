@@ -109,6 +109,11 @@ class Recorder:
     ) -> None:
         self.kill()
 
+    @property
+    def pid(self) -> int:
+        """Process id of the recorder."""
+        return self._process.pid
+
     def poll(self) -> Live:
         """Return how the meter is; never waits.
 
