@@ -118,11 +118,7 @@ def _raw(up: Bench, data: dict[str, Any], **changes: Any) -> bytes:
 def _about(up: Bench, raw: bytes) -> list[Any]:
     document = json.loads(raw)
     ids = [document["id"], document["data"].get("run")]
-    return [
-        e
-        for e in up.coordinator.events
-        if getattr(e.data, "command", e.run) in ids
-    ]
+    return [e for e in up.coordinator.events if getattr(e.data, "command", e.run) in ids]
 
 
 def _wait_for_refusal(up: Bench, command_id: str) -> CommandRejected:
