@@ -129,11 +129,11 @@ class PtdSession:
         self._check_clock(samples)
 
     def _write(self, phase: str, lines: list[str]) -> None:
-        folder = self._folder / FOLDERS[phase]
-        folder.mkdir(parents=True, exist_ok=True)
-        fresh = folder / "spl.txt.tmp"
+        path = self._folder / FOLDERS[phase] / "spl.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".tmp")
         fresh.write_text("".join(f"{line}\n" for line in lines), encoding="ascii", errors="replace")
-        fresh.replace(folder / "spl.txt")
+        fresh.replace(path)
 
     def _check_clock(self, samples: list[PtdSample]) -> None:
         if samples:

@@ -184,8 +184,8 @@ class PtDaemon(Polled):
         ranging = options.phase == "ranging"
         if not ranging and not (options.volts and options.amps):
             raise MeterInputError(
-                f"meter ptdaemon:{self.port}: fixed ranges missing: make a ranging run first "
-                "(phase=ranging); it says which volts= and amps= to add for the testing run"
+                f"meter ptdaemon:{self.port}: fixed ranges missing: add volts= and amps= as a "
+                "ranging run found them; `edgeperf ptdaemon` does both runs"
             )
         fixed = (None, None) if ranging else (options.volts, options.amps)
         self.client.set_ranges(*fixed)

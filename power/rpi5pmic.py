@@ -10,6 +10,7 @@ answers with an error and exit status 0.
 """
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +23,6 @@ from edgeperf.power.base import (
     Boundary,
     Chunk,
     Identity,
-    MeterError,
     MeterInputError,
     MeterLostError,
     MeterReplyError,
@@ -146,7 +146,16 @@ class Rpi5Pmic(Polled):
         )
 
     def open(self) -> None:
-        """Do nothing: every reading starts the program anew."""
+        """See whether the program is there; every reading starts it anew.
+
+        Raises:
+            MeterInputError: It is not, or may not be run.
+        """
+        if shutil.which(self._command) is None:
+            raise MeterInputError(
+                f"meter {self.port}: no program {self._command} that may be run; is this a "
+                "Raspberry Pi, and is the package raspi-utils-core installed?"
+            )
 
     def identify(self) -> Identity:
         """Ask once, and keep which rails it has.
@@ -178,13 +187,6 @@ class Rpi5Pmic(Polled):
                 timeout=PATIENCE_S,
                 check=False,
             )
-        except FileNotFoundError as error:
-            raise MeterInputError(
-                f"meter {self.port}: no program {self._command}; is this a Raspberry Pi, and is "
-                "the package raspi-utils-core installed?"
-            ) from error
-        except PermissionError as error:
-            raise MeterError(self.port, f"may not run {self._command}; check its mode") from error
         except subprocess.TimeoutExpired as error:
             raise MeterReplyError(self.port, f"no answer within {PATIENCE_S:g} s") from error
         except OSError as error:

@@ -113,9 +113,9 @@ class Scpi(Instrument):
         channel: Annotated[int, msgspec.Meta(ge=1, le=99)] = 1
         voltage: Annotated[float, msgspec.Meta(gt=0, le=1000)] | None = None
         voltage_tolerance: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.02
-        ask_voltage: str = ""
-        ask_current: str = ""
-        ask_power: str = ""
+        ask_voltage: Annotated[str, msgspec.Meta(pattern="^[ -~]*$")] = ""
+        ask_current: Annotated[str, msgspec.Meta(pattern="^[ -~]*$")] = ""
+        ask_power: Annotated[str, msgspec.Meta(pattern="^[ -~]*$")] = ""
         rate: Annotated[float, msgspec.Meta(gt=0, le=100)] = 5.0
         gain: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.01
         offset_v: Annotated[float, msgspec.Meta(ge=0)] = 0.02

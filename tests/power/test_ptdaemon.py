@@ -1,15 +1,20 @@
 """PTDaemon: its lines, its two runs, the log for MLPerf's checker, a stand-in on TCP."""
 
+import json
 import math
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeperf import EdgeperfError
+from edgeperf.agent.cli.ptdaemon import ptdaemon
 from edgeperf.power import make_source
 from edgeperf.power.base import Chunk, MeterError, MeterInputError, MeterReplyError, State
 from edgeperf.power.ptd_client import PtdClient, parse_uncertainty, parse_watts
@@ -315,7 +320,9 @@ def test_fixed_ranges_missing(simulate: Any) -> None:
     source = make_source(f"ptdaemon:{simulate('ptdaemon').port}")
     source.open()
     source.identify()
-    with pytest.raises(MeterInputError, match=r"fixed ranges missing: make a ranging run first"):
+    with pytest.raises(
+        MeterInputError, match=r"fixed ranges missing: .*`edgeperf ptdaemon` does both"
+    ):
         source.start()
     source.close()
 
@@ -346,3 +353,39 @@ def test_wrong_program(tmp_path: Path) -> None:
         with pytest.raises(MeterReplyError, match=r"no PTDaemon .saw 'Hello'.; check host and"):
             source.identify()
         source.close()
+
+
+def call(*words: str) -> Result:
+    """Call ``edgeperf ptdaemon`` with *words*; errors come out as they are."""
+    return CliRunner().invoke(ptdaemon, words, standalone_mode=False, catch_exceptions=False)
+
+
+def test_command(simulate: Any, tmp_path: Path) -> None:
+    """The command is run twice, and the logs and the ranges are left behind."""
+    port = simulate("ptdaemon", "constant:12", voltage_v=230.0, interval_s=0.1).port
+    script = "import time; time.sleep(0.5)"
+    words = ("-o", str(tmp_path), "--settle", "1ms", "--session", "s5", "--json")
+    ran = call(port, *words, "--", sys.executable, "-c", script)
+    assert ran.return_value == 0
+    told = json.loads(ran.stdout)
+    assert told["volts"] == 230
+    assert told["testing_w"] == pytest.approx(12, rel=0.01)
+    assert told["problems"] == []
+    assert "s5_testing" in (tmp_path / "run_1" / "spl.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "expected either -- COMMAND or --for TIME"),
+        (("--", sys.executable, "-c", "raise SystemExit(5)"), "ended with status 5"),
+        (("--", "no-such-program"), "no-such-program: cannot be run: No such file"),
+    ],
+)
+def test_command_that_fails(
+    words: tuple[str, ...], complaint: str, simulate: Any, tmp_path: Path
+) -> None:
+    """A command that fails measures nothing, and says so in one line."""
+    port = simulate("ptdaemon", voltage_v=230.0).port
+    with pytest.raises(EdgeperfError, match=complaint):
+        call(port, "-o", str(tmp_path), "--settle", "1ms", *words)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeperf.power import make_source
-from edgeperf.power.base import Boundary, Chunk, MeterInputError, MeterReplyError
+from edgeperf.power.base import Boundary, Chunk, MeterInputError, MeterLostError, MeterReplyError
 from edgeperf.power.rpi5pmic import PmicDecoder, Rpi5Pmic, measured, rails_of
 
 Vector = Callable[[str], dict[str, Any]]
@@ -98,8 +98,10 @@ def test_older_board(vector: Vector, tmp_path: Path) -> None:
 def test_no_program(tmp_path: Path) -> None:
     """Without the program it is no Raspberry Pi."""
     source = make_source(f"rpi5-pmic:,command={tmp_path}/vcgencmd")
-    with pytest.raises(MeterInputError, match=r"no program .*/vcgencmd; is this a Raspberry Pi"):
-        source.identify()
+    with pytest.raises(MeterInputError, match=r"no program .*/vcgencmd that may be run; is this"):
+        source.open()
+    with pytest.raises(MeterLostError, match="does not run"):
+        source.read()
 
 
 def test_found_by_model(tmp_path: Path) -> None:
