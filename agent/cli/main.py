@@ -20,7 +20,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tasks": ("listings:tasks", "List the tasks."),
     "backends": ("listings:backends", "List the runtimes, and why one is missing."),
     "meter": ("meter:meter", "Find, try and record power meters."),
-    "simulate-meter": ("simulate_meter:simulate_meter", "Play a meter on a pty, for trying things out."),
+    "simulate-meter": (
+        "simulate_meter:simulate_meter",
+        "Play a meter on a pty, for trying things out.",
+    ),
+    "ptdaemon": (
+        "ptdaemon:ptdaemon",
+        "MLPerf power: a ranging and a testing run through SPEC PTDaemon.",
+    ),
     "doctor": ("doctor:doctor", "Tell what this board can measure and what is missing."),
     "agent": ("agent:agent", "Serve a coordinator: the service on a board."),
     "coordinator": ("coordinator:coordinator", "Collect a fleet's results and give it work."),
