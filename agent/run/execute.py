@@ -192,7 +192,7 @@ class _Run:
 
     def _judge_speed(self, test: Measurement, calibrated: Calibrated, done: Done) -> None:
         try:
-            log = DetailLog(test.directory / "mlperf_log_detail.txt")
+            log = DetailLog(test.directory / "mlperf_log_detail.txt", "performance")
         except LogError as error:
             self._reasons.append(
                 Reason(code="loadgen-log", severity=Severity.INVALID, text=f"LoadGen: {error}")
@@ -261,7 +261,7 @@ class _Run:
         if self._plan.spec.ungated and self._accuracy.passed is False:
             text = "performance is shown although the accuracy gate was missed (--ungated)"
             reasons.append(Reason(code="ungated", severity=Severity.INVALID, text=text))
-        return verdict(reasons, comparable=is_comparable(self._plan.spec))
+        return verdict(reasons, comparable=is_comparable(self._plan.spec, self._accuracy))
 
 
 class _Stopwatch:

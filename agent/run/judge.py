@@ -18,7 +18,7 @@ def judge_answers(
         reasons.append(test.problem)
         return unmeasured
     try:
-        log = DetailLog(test.directory / "mlperf_log_detail.txt")
+        log = DetailLog(test.directory / "mlperf_log_detail.txt", "accuracy")
         answers = read_answers(test.directory / "mlperf_log_accuracy.json")
     except LogError as error:
         text = f"LoadGen: {error}"

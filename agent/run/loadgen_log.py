@@ -6,6 +6,7 @@ a log without its last key is refused; MultiStream pads accuracy sets with dupli
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -31,8 +32,8 @@ _NOT_MET = {
     "result_min_queries_met": "the minimum number of queries was not reached",
     "result_perf_constraints_met": "the latency bound was not kept",
 }
-#: Written when the test is over, in performance and in accuracy mode.
-_LAST_KEY = "power_end"
+#: The last thing that LoadGen writes.
+_LAST_KEY = {"performance": "num_errors", "accuracy": "power_end"}
 
 Value = float | int | str | bool
 
@@ -55,12 +56,16 @@ class _Answer(msgspec.Struct):
 class DetailLog:
     """``mlperf_log_detail.txt``.
 
+    Args:
+        path: The file.
+        mode: ``performance`` or ``accuracy``: they end differently.
+
     Attributes:
         values: Last value of each key.
         errors: Text of each error, in order.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: Literal["performance", "accuracy"]) -> None:
         self.values: dict[str, object] = {}
         self.errors: list[str] = []
         try:
@@ -77,8 +82,8 @@ class DetailLog:
             self.values[entry.key] = entry.value
             if entry.metadata.get("is_error"):
                 self.errors.append(f"{entry.key}: {entry.value}")
-        if _LAST_KEY not in self.values:
-            raise LogError(f"{path}: not complete: no {_LAST_KEY}; is the disk full?")
+        if _LAST_KEY[mode] not in self.values:
+            raise LogError(f"{path}: not complete: no {_LAST_KEY[mode]}; is the disk full?")
 
     def number(self, key: str) -> float | None:
         """Return the number at *key*, None when it is not there or not a number."""
