@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fleet_bench import BROKERS, DEVICE, AgentProcess, BrokerProcess, free_port, wait_until
 
@@ -154,8 +155,6 @@ class World:
         state = folder / "agent"
         identity = enrol(url, code, state=state, device=DEVICE)
         broker_line = {"host": "127.0.0.1", "port": self.lines[1].port}
-        import msgspec  # noqa: PLC0415
-
         line = msgspec.structs.replace(identity.broker, **broker_line)
         self.agent = AgentProcess(
             state,
@@ -252,7 +251,12 @@ def test_nothing_is_lost_and_nothing_is_done_twice(world: World) -> None:
         return world.asked >= RUNS
 
     wait_until(all_asked, f"{RUNS} runs are asked for", 120)
-    wait_until(lambda: world.is_quiet() or time.sleep(0.2), "everything is over", 40)
+
+    def quiet() -> bool:
+        time.sleep(0.2)
+        return world.is_quiet()
+
+    wait_until(quiet, "everything is over", 120)
     _check(world)
 
 

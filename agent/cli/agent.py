@@ -14,7 +14,11 @@ _state = click.option(
 
 @click.group(invoke_without_command=True)
 @_state
-@click.option("--board-file", type=_File, help="What this board allows.  [STATE/board.toml]")
+@click.option(
+    "--board-file",
+    type=_File,
+    help="What this board allows.  [/etc/edgeperf, else STATE: board.toml]",
+)
 @click.option("--check", is_flag=True, help="Connect to the broker once, say how it went, end.")
 @click.pass_context
 def agent(

@@ -34,18 +34,18 @@ from edgeperf.agent.link.incoming import (
     Incoming,
     Message,
     NotTaken,
+    Patience,
     Will,
 )
 from edgeperf.agent.link.reasons import REFUSALS, explain
 from edgeperf.agent.link.tls import tls_context
 from edgeperf.agent.messages import client_id
 
-KEEPALIVE_S = 30
 _CONNECT_TIMEOUT_S = 10.0
 _SESSION_EXPIRY_S = 86_400
 #: Larger than any message of ours with its topic and properties.
 _MAX_PACKET_BYTES = 128 * 1024
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
+_FIRST_PAUSE_S, _PATIENCE = 0.5, Patience()
 #: A connection shorter than this was no success: the pause keeps growing.
 _SHORT_SESSION_S = 10.0
 #: Before leaving: the line is quiet when nothing came for so long; it is waited for so long.
@@ -69,8 +69,7 @@ class Connection:
         topics: Filters to subscribe to, each with QoS 1; they must not overlap.
         deliver: Called with everything that comes in, from the connection's own thread.
         client: MQTT client id; None is the board's own.
-        keepalive_s: The broker declares the board lost after one and a half times this.
-        longest_pause_s: Between two attempts to connect.
+        patience: How long to wait for what.
 
     Attributes:
         failure: What ended the thread, None while it lives; a bug.
@@ -84,14 +83,12 @@ class Connection:
         topics: tuple[str, ...],
         deliver: Callable[[Incoming], None],
         client: str | None = None,
-        keepalive_s: int = KEEPALIVE_S,
-        longest_pause_s: float = _LONGEST_PAUSE_S,
+        patience: Patience = _PATIENCE,
     ) -> None:
         self._identity = identity
         self._topics = topics
         self._deliver = deliver
-        self._keepalive_s = keepalive_s
-        self._longest_pause_s = longest_pause_s
+        self._patience = patience
         self._outgoing: collections.deque[_Outgoing] = collections.deque()
         self._closing = threading.Event()
         self._wake_read, self._wake_write = socket.socketpair()
@@ -163,7 +160,7 @@ class Connection:
                 if time.monotonic() - began_s > _SHORT_SESSION_S:
                     pause_s = _FIRST_PAUSE_S
                 self._sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
-                pause_s = min(pause_s * 2, self._longest_pause_s)
+                pause_s = min(pause_s * 2, self._patience.longest_pause_s)
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self.failure = error
             self._deliver(Disconnected(f"{self.where}: {error}"))
@@ -197,7 +194,7 @@ class Connection:
         self._client.connect(
             self._identity.broker.host or "",
             self._identity.broker.port,
-            keepalive=self._keepalive_s,
+            keepalive=self._patience.keepalive_s,
             clean_start=False,
             properties=properties,
         )
@@ -211,7 +208,7 @@ class Connection:
             if not self._is_connected and time.monotonic() > give_up_s:
                 raise TimeoutError(f"no answer within {_CONNECT_TIMEOUT_S:g} s")
             self._pass_on()
-            self._step(sock, self._keepalive_s / 4)
+            self._step(sock, self._patience.keepalive_s / 4)
 
     def _leave(self, sock: Any) -> None:
         """Disconnect when the line is quiet.

@@ -3,6 +3,18 @@
 from typing import NamedTuple
 
 
+class Patience(NamedTuple):
+    """How long the connection waits.
+
+    Attributes:
+        keepalive_s: The broker declares the board lost after one and a half times this.
+        longest_pause_s: Between two attempts to connect.
+    """
+
+    keepalive_s: int = 30
+    longest_pause_s: float = 60.0
+
+
 class Message(NamedTuple):
     """Something that came in on a topic."""
 

@@ -29,11 +29,13 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         board: Hardware and system.
         runtimes: Backends, also those that cannot be used.
+        catalogue: sha256 of each file of the catalogue's models, and whether it is here.
         problem: Why the look failed, None when it did not.
     """
 
     board: dict[str, Any] = msgspec.field(default_factory=dict)
     runtimes: tuple[Runtime, ...] = ()
+    catalogue: dict[str, bool] = msgspec.field(default_factory=dict)
     problem: str | None = None
 
 

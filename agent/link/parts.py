@@ -9,7 +9,7 @@ from edgeperf.agent.link.connection import Connection
 from edgeperf.agent.link.database import Database
 from edgeperf.agent.link.desk import Desk
 from edgeperf.agent.link.http import BlobServer
-from edgeperf.agent.link.incoming import Incoming
+from edgeperf.agent.link.incoming import Incoming, Patience
 from edgeperf.agent.link.inspector import Inspector
 from edgeperf.agent.link.journal import Journal
 from edgeperf.agent.link.ledger import Ledger
@@ -41,6 +41,15 @@ class Parts(NamedTuple):
     desk: Desk
 
 
+class _Records(NamedTuple):
+    """What is on the disk."""
+
+    database: Database
+    outbox: Outbox
+    journal: Journal
+    ledger: Ledger
+
+
 def assemble(settings: Settings, deliver: Callable[[Incoming | TransferEnded], None]) -> Parts:
     """Make the parts; nothing is started.
 
@@ -52,59 +61,34 @@ def assemble(settings: Settings, deliver: Callable[[Incoming | TransferEnded], N
         LinkInputError: A file or an address in the settings cannot be used.
         LinkError: The disk failed.
     """
-    identity, session = settings.identity, new_id()
+    identity, session, clock = settings.identity, new_id(), BoardClock()
     fleet, device = identity.fleet, identity.device
-    clock = BoardClock()
-    database = Database(settings.state / "agent.db")
-    outbox = Outbox(
-        database,
-        fleet=fleet,
-        device=device,
-        session=session,
-        clock=clock,
-        max_bytes=settings.board.storage.outbox_bytes,
-        ack_timeout_s=settings.ack_timeout_s,
-    )
-    journal = Journal(database, outbox)
-    ledger = Ledger(database)
-    ledger.raise_counter(identity.counter)
-    inspector = Inspector(settings, database)
-    speaker = Speaker(settings, session=session, stream=outbox.stream)
+    records = _open_records(settings, session, clock)
+    inspector = Inspector(settings, records.database)
+    speaker = Speaker(settings, session=session, stream=records.outbox.stream)
     topics = [device_topic(fleet, device, leaf) for leaf in ("cmd", "ack", "state")]
     connection = Connection(
         identity,
         will=speaker.will(),
         topics=(*topics, coordinator_topic(fleet)),
         deliver=deliver,
-        keepalive_s=settings.keepalive_s,
-        longest_pause_s=settings.longest_pause_s,
+        patience=Patience(settings.keepalive_s, settings.longest_pause_s),
     )
     transfers = None
     if identity.http:
         transfers = Transfers(BlobServer(identity.http, identity), deliver)
-    chunks = ChunkSender(connection, fleet=fleet, device=device)
     blobs = Blobs(
-        journal, settings.cache, transfers, chunks, longest_pause_s=settings.longest_pause_s
+        records.journal,
+        settings.cache,
+        transfers,
+        ChunkSender(connection, fleet=fleet, device=device),
+        longest_pause_s=settings.longest_pause_s,
     )
-    models = Models(blobs)
-    runs = Runs(settings, journal, models.find)
-    desk = Desk(
-        settings,
-        database=database,
-        ledger=ledger,
-        journal=journal,
-        outbox=outbox,
-        runs=runs,
-        blobs=blobs,
-        clock=clock,
-        inspect=lambda command, selftest: inspector.request(command, selftest=selftest),
-    )
+    models = Models(blobs, inspector)
+    runs = Runs(settings, records.journal, models.find)
     return Parts(
+        **records._asdict(),
         clock=clock,
-        database=database,
-        outbox=outbox,
-        journal=journal,
-        ledger=ledger,
         inspector=inspector,
         speaker=speaker,
         connection=connection,
@@ -112,5 +96,28 @@ def assemble(settings: Settings, deliver: Callable[[Incoming | TransferEnded], N
         blobs=blobs,
         models=models,
         runs=runs,
-        desk=desk,
+        desk=Desk(
+            settings,
+            **records._asdict(),
+            runs=runs,
+            blobs=blobs,
+            clock=clock,
+            inspect=lambda command, selftest: inspector.request(command, selftest=selftest),
+        ),
     )
+
+
+def _open_records(settings: Settings, session: str, clock: BoardClock) -> _Records:
+    database = Database(settings.state / "agent.db")
+    outbox = Outbox(
+        database,
+        fleet=settings.identity.fleet,
+        device=settings.identity.device,
+        session=session,
+        clock=clock,
+        max_bytes=settings.board.storage.outbox_bytes,
+        ack_timeout_s=settings.ack_timeout_s,
+    )
+    ledger = Ledger(database)
+    ledger.raise_counter(settings.identity.counter)
+    return _Records(database, outbox, Journal(database, outbox), ledger)

@@ -11,12 +11,12 @@ import signal
 import time
 
 from edgeperf import EdgeperfError
+from edgeperf.agent.board.supervision import Supervisor
 from edgeperf.agent.link.child import wait_for
 from edgeperf.agent.link.errors import LinkError, LinkInputError
 from edgeperf.agent.link.inbox import Inbox
 from edgeperf.agent.link.incoming import Incoming, Stop
 from edgeperf.agent.link.log import note, warn
-from edgeperf.agent.link.notify import Notify
 from edgeperf.agent.link.parts import Parts, assemble
 from edgeperf.agent.link.reception import Reception
 from edgeperf.agent.link.settings import Settings
@@ -50,7 +50,7 @@ class Service:
         self._settings = settings
         self._lock = _lock(settings)
         self._inbox: Inbox[Incoming | TransferEnded] = Inbox()
-        self._notify = Notify()
+        self._supervisor = Supervisor()
         self._parts: Parts = assemble(settings, self._inbox.put)
         self._reception = Reception(settings, self._parts)
         identity = settings.identity
@@ -76,7 +76,7 @@ class Service:
         if parts.transfers is not None:
             parts.transfers.open()
         note(f"{identity.device} in fleet {identity.fleet}, {parts.connection.where}")
-        self._notify.ready()
+        self._supervisor.ready()
         try:
             while not self._is_stopping:
                 self._turn()
@@ -94,7 +94,7 @@ class Service:
             raise self._parts.connection.failure
         self._work()
         self._send()
-        self._notify.alive()
+        self._supervisor.alive()
 
     def _patience_s(self) -> float:
         """Return how long nothing will be due."""
@@ -102,7 +102,7 @@ class Service:
         waits = [
             parts.runs.next_s(),
             parts.inspector.next_s(),
-            self._notify.every_s,
+            self._supervisor.alive_period_s,
             parts.outbox.next_due_s() if online else None,
             parts.blobs.next_s() if online and not parts.runs.is_measuring else None,
         ]
@@ -144,7 +144,7 @@ class Service:
             self._parts.outbox.put(Alert(code=Code.FAILED, text=text))
 
     def _close(self) -> None:
-        self._notify.stopping()
+        self._supervisor.stopping()
         parts = self._parts
         try:
             parts.runs.close()

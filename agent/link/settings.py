@@ -17,6 +17,9 @@ PROBE_PROGRAM = (
 )
 
 
+_SERVICE_STATE = Path("/var/lib/edgeperf")
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the service works with.
 
@@ -53,11 +56,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def default_state(environment: Mapping[str, str]) -> Path:
     """Return where the agent keeps its files.
 
-    ``EDGEPERF_STATE``, else systemd's ``STATE_DIRECTORY``, else below the home directory.
+    ``EDGEPERF_STATE``, else systemd's ``STATE_DIRECTORY``, else the service's own
+    directory for whoever may write there, else below the home directory.
     """
     for name in ("EDGEPERF_STATE", "STATE_DIRECTORY"):
         if chosen := environment.get(name):
             return Path(chosen)
+    if os.access(_SERVICE_STATE, os.W_OK):  # `sudo -u edgeperf edgeperf agent enroll`
+        return _SERVICE_STATE
     base = Path(environment.get("XDG_STATE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".local/state") / "edgeperf"
 
@@ -67,15 +73,17 @@ def read_settings(state: Path, board_file: Path | None) -> Settings:
 
     Args:
         state: The agent's directory.
-        board_file: The board's file; None is ``board.toml`` in *state*.
+        board_file: The board's file; None is ``board.toml`` in systemd's
+            ``CONFIGURATION_DIRECTORY``, else in *state*.
 
     Raises:
         LinkInputError: The board was never enrolled, or a file is wrong; names the field.
     """
     cache = os.environ.get("EDGEPERF_CACHE")
+    configuration = Path(os.environ.get("CONFIGURATION_DIRECTORY", state))
     return Settings(
         state=state,
         cache=Path(cache) if cache else state / "cache",
         identity=read_identity(state),
-        board=read_board_file(board_file or state / "board.toml"),
+        board=read_board_file(board_file or configuration / "board.toml"),
     )

@@ -80,10 +80,9 @@ def misbehave(what: str) -> None:
         os.write(ARGUMENTS.events, b"not json\n\xff\xfe{}\n" + b"x" * 100_000 + b"\n")
     if what == "family":
         stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
-        for new_session in (False, True):
-            subprocess.Popen(
-                [sys.executable, "-c", stubborn], process_group=0 if new_session else None
-            )
+        apart = f"import os; os.setpgid(0, 0); {stubborn}"
+        for program in (stubborn, apart):
+            subprocess.Popen([sys.executable, "-c", program])
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if what in ("hang", "family"):
         time.sleep(600)
