@@ -68,15 +68,6 @@ class Authority:
         cert = self._sign(board, key, server=None)
         return cert.public_bytes(serialization.Encoding.PEM).decode("ascii")
 
-    def client_files(self, name: str, folder: Path) -> tuple[Path, Path]:
-        """Write a certificate and key for a client of our own; returns their paths."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        cert = self._sign(name, key.public_key(), server=None)
-        cert_file, key_file = folder / "client.pem", folder / "client.key"
-        write_private(key_file, _key_pem(key))
-        write_private(cert_file, cert.public_bytes(serialization.Encoding.PEM))
-        return cert_file, key_file
-
     def _sign(
         self,
         name: str,

@@ -340,6 +340,54 @@ def test_tls_listener_takes_the_fleets_own_ca(tmp_path: Path) -> None:
             assert encrypted.version() in {"TLSv1.2", "TLSv1.3"}
 
 
+def test_mutual_tls_asks_for_a_certificate_and_a_password(tmp_path: Path) -> None:
+    """Without a certificate of the fleet's CA nobody even gets to say a name."""
+    authority = Authority(_folder(tmp_path / "keys"))
+    authority.serve_as(["localhost"])
+    broker = Mosquitto(
+        _folder(tmp_path / "broker"),
+        fleet="shelf",
+        listen="127.0.0.2",
+        authority=authority,
+        mtls=True,
+    )
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pi5")])
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    pem = request.public_bytes(serialization.Encoding.PEM).decode()
+    cert_file, key_file = tmp_path / "pi5.pem", tmp_path / "pi5.key"
+    cert_file.write_text(authority.certify(pem, "pi5"))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    with started(broker) as endpoint:
+        for with_certificate in (True, False):
+            context = ssl.create_default_context(cadata=authority.ca_pem)
+            if with_certificate:
+                context.load_cert_chain(cert_file, key_file)
+            assert _connack(context, endpoint.port) is with_certificate
+
+
+def _connack(context: ssl.SSLContext, port: int) -> bool:
+    """Send a CONNECT with a good name and password; tell whether it is accepted."""
+    connect = b"\x10\x20\x00\x04MQTT\x05\xc2\x00\x3c\x00\x00\x06edge-x\x00\x03pi5\x00\x05word5"
+    connect = connect[:1] + bytes([len(connect) - 2]) + connect[2:]
+    try:
+        with (
+            socket.create_connection(("127.0.0.2", port), timeout=5) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as encrypted,
+        ):
+            encrypted.sendall(connect)
+            answer = encrypted.recv(100)
+    except (ssl.SSLError, ConnectionError):
+        return False
+    return answer[:1] == b"\x20" and answer[3] == 0
+
+
 def _folder(path: Path) -> Path:
     path.mkdir()
     return path
