@@ -138,7 +138,8 @@ class LpmTextDecoder(LpmDecoder):
             yield self._break(t_ns, State.INVALID)
         elif line and not _SERVICE.fullmatch(line):
             self._refuse("lines that are no reading")
-            self._count += 1  # most likely a sample that lost a byte
+            # Most likely a sample that lost a byte, or two that lost what parted them.
+            self._count += max(1, round(len(line) / len("6409-07")))
 
 
 class LpmBinaryDecoder(LpmDecoder):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from edgeperf.power import meter_class
 from edgeperf.power.base import Chunk, Decoder, Source, SourceInfo
@@ -17,6 +18,10 @@ from edgeperf.power.samples import Samples
 from edgeperf.power.simulate.server import PtyServer, open_simulated
 from edgeperf.power.simulate.waveform import Waveform
 from edgeperf.power.window import look
+
+# A deadline of milliseconds says more of the machine than of the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 VECTORS = json.loads(Path(__file__).with_name("meter-vectors.json").read_text())
 Simulate = Callable[..., PtyServer]
@@ -115,6 +120,43 @@ def forbidden() -> Iterator[Path]:
             yield path
         finally:
             os.seteuid(user)
+
+
+@pytest.fixture(scope="session")
+def read_samples() -> Callable[[Source, int], tuple[Samples, list[str]]]:
+    """Return a function that reads a source until it gave so many usable samples.
+
+    However busy the machine is, they come; after a minute they do not.
+    """
+
+    def run(source: Source, count: int) -> tuple[Samples, list[str]]:
+        source.open()
+        try:
+            source.identify()
+            source.start()
+            decoder = source.decoder(source.header())
+            parts, faults, good = [], [], 0
+            deadline_s = time.monotonic() + 60
+            while good < count and time.monotonic() < deadline_s:
+                for chunk in source.read():
+                    faults += [chunk.fault] if chunk.fault else []
+                    parts.append(decoder.feed(chunk))
+                    good += int(parts[-1].ok.sum())
+            source.stop()
+        finally:
+            source.close()
+        return Samples.concatenate(parts), faults + list(decoder.faults)
+
+    return run
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let drivers wait long for a reply: a simulated meter on a busy machine is slow."""
+    for where in ("modbus.PATIENCE_S", "korad.PATIENCE_S", "lpm01a.REPLY_S"):
+        monkeypatch.setattr(f"edgeperf.power.{where}", 20.0)
+    for where in ("instrument.Instrument", "wt310.Wt310"):
+        monkeypatch.setattr(f"edgeperf.power.{where}.patience_s", 20.0)
 
 
 @pytest.fixture(scope="session")

@@ -54,11 +54,10 @@ def test_any_bytes(data: bytes) -> None:
     assert all(math.isfinite(watts) for watts in samples.power_w[samples.ok])
 
 
-def test_simulated_chip(simulate: Any, record: Any) -> None:
+def test_simulated_chip(simulate: Any, read_samples: Any) -> None:
     """A program that prints like vcgencmd is run and read; the sum is labelled as a part."""
     source = make_source(f"rpi5-pmic:{simulate('rpi5-pmic', 'constant:4').port}")
-    samples, faults = record(source, 0.5)
-    assert len(samples) >= 2
+    samples, faults = read_samples(source, 2)
     assert samples.power_w[samples.ok] == pytest.approx(4, rel=0.01)
     assert faults == []
     assert source.info().boundary is Boundary.PARTIAL
