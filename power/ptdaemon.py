@@ -80,6 +80,8 @@ class PtdDecoder(ReadingDecoder):
             yield Reading(t_ns, state=State.GAP)
         if not sample.usable:
             self.refuse("samples over range or without data")
+        elif sample.power_w < 0:
+            self.refuse("negative power (leads reversed?)")
         yield Reading(
             t_ns,
             sample.power_w,

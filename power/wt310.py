@@ -47,6 +47,8 @@ SUM_OVER = 1 << 3
 #: Value, voltage peak and current peak over range, of element 1; each next one 3 bits up.
 ELEMENT_OVER = 0b111 << 6
 UPDATES_S = {"100MS": 0.1, "250MS": 0.25, "500MS": 0.5, "1S": 1.0, "2S": 2.0, "5S": 5.0}
+#: Counted, not refused: the sign is kept, but a counter that falls gives no joules.
+NEGATIVE = "negative power (leads reversed?)"
 _MODELS = r"YOKOGAWA,(WT3[13][0-9]E?H?C?)\b.*"
 
 
@@ -71,7 +73,7 @@ class Wt310Decoder(ReadingDecoder):
         self._counter = counter
         self._condition = condition
         self._over = over_mask(element)
-        self._last = b""
+        self._last = ("", False)
 
     def parse(self, chunk: Chunk) -> Iterator[Reading]:
         """Yield the reading of one reply."""
@@ -84,12 +86,14 @@ class Wt310Decoder(ReadingDecoder):
         if not whole or len(lines) != 1 + self._condition or not self._bits(lines[1:]):
             self.refuse("replies that are no reading")
             return
-        if self._counter and chunk.data == self._last:
-            return  # no update yet: a counter that stood still would be a wrong power
-        self._last = chunk.data
         volts, amps, watts, *wh = map(float, fields)
-        energy_j = wh[0] * 3600 if wh else NAN
         bad = self._spoiled(lines[1:], [volts, amps, watts, *wh])
+        last, self._last = self._last, (lines[0], bad)
+        if self._counter and last == self._last:
+            return  # no update yet: a counter that stood still would be a wrong power
+        if watts < 0:
+            self.refuse(NEGATIVE)
+        energy_j = wh[0] * 3600 if wh else NAN
         state = State.INVALID if bad else State.OK
         yield Reading(chunk.middle_ns, watts, volts, amps, energy_j, state=state)
 

@@ -32,6 +32,13 @@ def test_values(name: str, watts: float, vector: Vector, decode: Decode) -> None
     assert samples.current_a.tolist() == [0.094862]
 
 
+def test_reversed_leads_are_told(vector: Vector) -> None:
+    """A negative power is kept and counted, for whoever wonders."""
+    decoder = Wt310Decoder(counter=False, condition=False, element="1")
+    decoder.feed(Chunk(1, vector("wt_neg")["raw"]))
+    assert decoder.faults == {"negative power (leads reversed?)": 1}
+
+
 @pytest.mark.parametrize("name", ["wt_over", "wt_nan"])
 def test_over_range_and_no_data(name: str, vector: Vector, decode: Decode) -> None:
     """9.9E37 is over range and NAN is no data: invalid samples, neither zero nor huge."""
@@ -62,8 +69,8 @@ def test_condition_register(condition: int, state: State, decode: Decode) -> Non
 def test_reply_without_an_update() -> None:
     """A counter is asked faster than it is renewed; the same reply again is no reading."""
     decoder = Wt310Decoder(counter=True, condition=True, element="1")
-    reply = b"230.0E+00,100.0E-03,12.00E+00,%d.000E-03\n2\n"
-    parts = [decoder.feed(Chunk(n, reply % n)) for n in (1, 1, 2)]
+    reply = b"230.0E+00,100.0E-03,12.00E+00,%d.000E-03\n%d\n"
+    parts = [decoder.feed(Chunk(n, reply % (n, bits))) for n, bits in ((1, 2), (1, 3), (2, 2))]
     assert [len(part) for part in parts] == [1, 0, 1]
 
 
