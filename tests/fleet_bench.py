@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jsonschema import Draft202012Validator
 from paho.mqtt.enums import CallbackAPIVersion
 
+from edgeperf import EdgeperfError
 from edgeperf.agent.link import Identity, write_identity
 from edgeperf.agent.messages import (
     MAX_CHUNK_BYTES,
@@ -52,6 +53,7 @@ from edgeperf.agent.messages import (
     sign_command,
 )
 from edgeperf.agent.messages.asyncapi import short_name
+from edgeperf.coordinator.client import Client
 
 FLEET, DEVICE = "lab", "pi5"
 PROGRAM = Path(__file__).with_name("programs") / "measure.py"
@@ -216,6 +218,51 @@ class AgentProcess:
         """Return the names of the runs whose program was started, in order."""
         path = self.state / "runs" / "executed"
         return path.read_text().split() if path.exists() else []
+
+
+class CoordinatorProcess:
+    """The real coordinator, in a process that can be killed."""
+
+    def __init__(self, data: Path, broker_port: int) -> None:
+        self._data = data
+        self.http_port = free_port()
+        self._arguments = [str(data), str(broker_port), str(self.http_port)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; returns at once."""
+        program = Path(__file__).with_name("programs") / "coordinator.py"
+        with (self._data.parent / "coordinator.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(program), *self._arguments], stderr=log, stdout=log
+            )
+
+    def keep_up(self) -> None:
+        """Start it again if it ended by itself, as systemd would."""
+        if self._process is not None and self._process.poll() is not None:
+            self.start()
+
+    def kill(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def url(self) -> str:
+        """Base URL of its HTTP interface."""
+        return f"http://127.0.0.1:{self.http_port}"
+
+    def client(self) -> Client:
+        """Return a client of its HTTP interface."""
+        token = (self._data / "admin.token").read_text().strip()
+        return Client(self.url, token)
+
+    def is_up(self) -> bool:
+        """Tell whether it serves."""
+        with contextlib.suppress(EdgeperfError, OSError):
+            return bool(self.client().get("/v1/health")["ok"])
+        return False
 
 
 @cache

@@ -17,8 +17,6 @@ import select
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,11 +25,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from fleet_bench import BROKERS, DEVICE, AgentProcess, BrokerProcess, free_port, wait_until
+from fleet_bench import (
+    BROKERS,
+    DEVICE,
+    AgentProcess,
+    BrokerProcess,
+    CoordinatorProcess,
+    wait_until,
+)
 
 from edgeperf import EdgeperfError
 from edgeperf.agent.link.enrol import enrol
-from edgeperf.coordinator.client import Client
 
 RUNS = int(os.environ.get("EDGEPERF_CHAOS_RUNS", "200"))
 KILLS = int(os.environ.get("EDGEPERF_CHAOS_KILLS", "20"))
@@ -98,46 +102,6 @@ class Proxy:
                         return
                     other[end].sendall(data)
         self._open -= {near, far}
-
-
-class CoordinatorProcess:
-    """The real coordinator, in a process that can be killed."""
-
-    def __init__(self, data: Path, broker_port: int) -> None:
-        self._data = data
-        self.http_port = free_port()
-        self._arguments = [str(data), str(broker_port), str(self.http_port)]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it; returns at once."""
-        program = Path(__file__).with_name("programs") / "coordinator.py"
-        with (self._data.parent / "coordinator.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, str(program), *self._arguments], stderr=log, stdout=log
-            )
-
-    def keep_up(self) -> None:
-        """Start it again if it ended by itself, as systemd would."""
-        if self._process is not None and self._process.poll() is not None:
-            self.start()
-
-    def kill(self) -> None:
-        """End it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def client(self) -> Client:
-        """Return a client of its HTTP interface."""
-        token = (self._data / "admin.token").read_text().strip()
-        return Client(f"http://127.0.0.1:{self.http_port}", token)
-
-    def is_up(self) -> bool:
-        """Tell whether it serves."""
-        with contextlib.suppress(EdgeperfError, OSError):
-            return bool(self.client().get("/v1/health")["ok"])
-        return False
 
 
 class World:

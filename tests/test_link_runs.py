@@ -1,5 +1,6 @@
 """The agent service and its runs: a real broker, a real process, real children."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -167,16 +168,29 @@ def test_cancel_frees_everything_within_three_seconds(up: Bench, what: str) -> N
     """Also children that ignore SIGTERM, also those that left the process group."""
     run = up.coordinator.start_run({"do": what})
     child = _child(up)
-    before = _session(child)
+    wait_until(lambda: what == "hang" or len(_stubborn()) >= 3, "the family is there")
+    before, stubborn = _session(child), _stubborn()
     began_s = time.monotonic()
     command = up.coordinator.send(RunCancel(run=run, reason="enough"))
     end = up.coordinator.last(run)
     assert time.monotonic() - began_s < 3.5
     assert isinstance(end, RunCancelled)
     assert end.reason == "enough"
-    assert len(before) == (1 if what == "hang" else 3)
+    assert len(before) >= (1 if what == "hang" else 2)
+    assert len(stubborn) >= (0 if what == "hang" else 3)
     assert _session(child) == []
     assert up.coordinator.answer(command).ok
+    assert _stubborn() == []
+
+
+def _stubborn() -> list[int]:
+    """Return the members of any test's "family", also those that left its session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"signal.SIG_IGN" in path.read_bytes() and path.parent.name != str(os.getpid()):
+                found.append(int(path.parent.name))
+    return found
 
 
 def _session(leader: int) -> list[int]:

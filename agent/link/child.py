@@ -20,7 +20,7 @@ import msgspec
 
 from edgeperf.agent.events import Event
 from edgeperf.agent.link.errors import LinkError
-from edgeperf.agent.link.processes import kill_session, send, started_ticks
+from edgeperf.agent.link.processes import end_orphans, kill_session, send, started_ticks
 from edgeperf.agent.spec import RunSpec
 
 #: How a person starts a run; ``-P`` keeps the working directory out of ``sys.path``.
@@ -200,6 +200,7 @@ class Child:
         """Kill what is left of its session and release everything. It must have ended."""
         kill_session(self.pid, leader_ticks=self.started_ticks)
         self._process.wait()
+        end_orphans(known=set())  # nothing else of ours runs beside a run
         for fd in (self._events, self._pidfd):
             if fd is not None:
                 os.close(fd)

@@ -12,8 +12,10 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+import msgspec
 
 from edgeperf.agent.link.errors import LinkError, LinkInputError, RefusedError
 from edgeperf.agent.link.identity import Identity
@@ -26,8 +28,8 @@ _SPARE_PIECES = 8
 #: Asked between pieces; raising ends the transfer.
 Between = Callable[[], None]
 _OK, _CREATED, _ACCEPTED, _PARTIAL = 200, 201, 202, 206
-_UNAUTHORISED, _FORBIDDEN, _NOT_FOUND, _CONFLICT = 401, 403, 404, 409
-_UNPROCESSABLE, _TOO_MANY = 422, 429
+_BAD_REQUEST, _UNAUTHORISED, _FORBIDDEN, _NOT_FOUND, _CONFLICT = 400, 401, 403, 404, 409
+_UNPROCESSABLE = 422
 
 
 class Reply(NamedTuple):
@@ -212,10 +214,10 @@ class BlobServer:
             connection.close()
 
     def _problem(self, reply: Reply) -> Exception:
-        said = reply.body.decode("utf-8", "replace").strip().partition("\n")[0][:200]
+        said = _words(reply.body)
         if reply.status in (_UNAUTHORISED, _FORBIDDEN):
             return RefusedError(f"{self.url}: this board is not allowed to: {said}")
-        if reply.status in (_NOT_FOUND, _UNPROCESSABLE):
+        if reply.status in (_BAD_REQUEST, _NOT_FOUND, _UNPROCESSABLE):
             return LinkInputError(f"{self.url}: {reply.status} {said}")
         return LinkError(f"{self.url}: {reply.status} {said}")
 
@@ -231,6 +233,15 @@ def sha256_of(path: Path) -> str:
         while chunk := stream.read(PIECE_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _words(body: bytes) -> str:
+    """Return what the other side says is wrong: ``{"error": TEXT}`` or plain text, one line."""
+    try:
+        text = str(msgspec.json.decode(body, type=dict[str, Any])["error"])
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        text = body.decode("utf-8", "replace")
+    return " ".join(text.split())[:300]
 
 
 def _check_digest(part: Path, sha256: str) -> None:

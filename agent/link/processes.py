@@ -1,9 +1,12 @@
 """Ending processes for good: a run's child leads a session, and all of it goes.
 
 A pid alone names nothing, it is used again; with its start time in this boot it names one
-process. What left the child's process group is still in its session.
+process. What left the child's process group is still in its session; what left the session
+becomes the agent's own child when its parent dies, since the agent is a "subreaper".
 """
 
+import contextlib
+import ctypes
 import os
 import signal
 from collections.abc import Iterator
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PROC = Path("/proc")
+_SET_CHILD_SUBREAPER = 36
 
 
 class _Stat(NamedTuple):
@@ -57,6 +61,42 @@ def kill_session(session: int, *, leader_ticks: int) -> int:
     if leader is not None and leader.started_ticks != leader_ticks:
         return 0
     return sum(send(pid, signal.SIGKILL) for pid in list(session_members(session)))
+
+
+def adopt_orphans() -> bool:
+    """Make this process the parent of its descendants' orphans; tells whether it worked.
+
+    Source: prctl(2), PR_SET_CHILD_SUBREAPER.
+    """
+    try:
+        return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def end_orphans(*, known: set[int]) -> int:
+    """Kill and reap the children of this process that nobody here started.
+
+    Args:
+        known: Those that somebody did start, and will wait for.
+
+    Returns:
+        How many there were.
+    """
+    ended = 0
+    while orphans := [pid for pid in _children() if pid not in known]:
+        for pid in orphans:
+            send(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            ended += 1
+    return ended
+
+
+def _children() -> list[int]:
+    tasks = _PROC / "self" / "task"
+    found = [(task / "children").read_text("ascii") for task in tasks.iterdir()]
+    return [int(pid) for text in found for pid in text.split()]
 
 
 def send(pid: int, number: signal.Signals) -> bool:

@@ -18,6 +18,7 @@ from edgeperf.agent.link.inbox import Inbox
 from edgeperf.agent.link.incoming import Incoming, Stop
 from edgeperf.agent.link.log import note, warn
 from edgeperf.agent.link.parts import Parts, assemble
+from edgeperf.agent.link.processes import adopt_orphans
 from edgeperf.agent.link.reception import Reception
 from edgeperf.agent.link.settings import Settings
 from edgeperf.agent.link.transfers import TransferEnded
@@ -69,6 +70,7 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._inbox.put(Stop()))
         parts, identity = self._parts, self._settings.identity
+        adopt_orphans()
         self._say_set_aside()
         parts.runs.recover()
         parts.inspector.request()

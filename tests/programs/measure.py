@@ -81,7 +81,8 @@ def misbehave(what: str) -> None:
     if what == "family":
         stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
         apart = f"import os; os.setpgid(0, 0); {stubborn}"
-        for program in (stubborn, apart):
+        away = f"import os; os.fork() and os._exit(0); os.setsid(); {stubborn}"
+        for program in (stubborn, apart, away):
             subprocess.Popen([sys.executable, "-c", program])
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if what in ("hang", "family"):
