@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _BOARD = "this-machine"
 _METER = "bench"
-_POWER = "constant:6"
+#: Watts of an idle and of a fully loaded machine, as the simulated meter makes them up.
+_POWER = "cpu:3,8"
 _READY_S = 60.0
 _STOP_S = 10.0
 
@@ -134,12 +135,23 @@ def _wait_until_ready(client: "Client", process: subprocess.Popen[bytes], log: P
 
 @contextlib.contextmanager
 def _meter(root: Path) -> Iterator[Path]:
-    from edgeperf.power.simulate.server import open_simulated  # noqa: PLC0415 - numpy
-
+    """Play a meter in a process of its own, as a real one would be."""
+    root.mkdir(parents=True, exist_ok=True)
     link = root / "meter"
-    with open_simulated("textline", link, _POWER):
-        _say(f"simulated power meter at {link}: {_POWER.partition(':')[2]} W")
-        yield link
+    process = subprocess.Popen(
+        [*_edgeperf(), "simulate-meter", "textline", "--waveform", _POWER, "--link", str(link)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=_environment(),
+    )
+    with process:
+        try:
+            if process.stdout is None or not process.stdout.readline():
+                raise EdgeperfError("demo: the simulated meter does not start")
+            _say(f"simulated power meter at {link}, following this machine's load")
+            yield link
+        finally:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -79,7 +79,8 @@ def test_run_waits_and_exits_with_the_runs_status(typed: Any, shelf: None) -> No
     assert done.status == 1
     assert "INVALID" in done.out
     assert "no model ran" in done.out
-    assert "running" in done.err
+    assert done.err.startswith("edgeperf: run ")
+    assert done.err.endswith("edgeperf: succeeded\n")
     as_json = typed("fleet", "run", "pi5-02", "digits", "--set", "threads=2", "--json")
     view = json.loads(as_json.out)
     assert (view["board"], view["spec"]["threads"], as_json.status) == ("pi5-02", 2, 1)
