@@ -146,11 +146,7 @@ def sustainable_qps(service_ns: float, workers: int, bound_ns: int) -> float:
     """
     allowed_ns = bound_ns * _SERVER_MARGIN
     if service_ns > allowed_ns:
-        raise InputError(
-            f"Server: one sample takes {service_ns / 1e6:.2f} ms here, too close to the bound of"
-            f" {bound_ns / 1e6:g} ms on the 99th percentile; give a longer --target-latency, or"
-            f" a --target-qps to try it all the same"
-        )
+        raise InputError(_too_slow(service_ns, bound_ns))
     gaps = np.random.default_rng(1).exponential(1.0, _SIMULATED_QUERIES)
     low, high = 0.0, _SERVER_MOST_LOAD * workers * 1e9 / service_ns
     if _simulated_p99_ns(gaps * 1e9 / high, service_ns, workers) <= allowed_ns:
@@ -161,7 +157,17 @@ def sustainable_qps(service_ns: float, workers: int, bound_ns: int) -> float:
             low = middle
         else:
             high = middle
-    return max(low, 0.05 * workers * 1e9 / service_ns)
+    if low <= 0.0:
+        raise InputError(_too_slow(service_ns, bound_ns))
+    return low
+
+
+def _too_slow(service_ns: float, bound_ns: int) -> str:
+    return (
+        f"Server: one sample takes {service_ns / 1e6:.2f} ms here, too close to the bound of"
+        f" {bound_ns / 1e6:g} ms on the 99th percentile; give a longer --target-latency, or a"
+        " --target-qps to try it all the same"
+    )
 
 
 def _simulated_p99_ns(gaps_ns: np.ndarray, service_ns: float, workers: int) -> float:

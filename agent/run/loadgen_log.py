@@ -4,6 +4,7 @@ Traps: doubles carry six significant digits; a full disk cuts the logs without a
 a log without its last key is refused; MultiStream pads accuracy sets with duplicates.
 """
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -67,6 +68,7 @@ class DetailLog:
 
     def __init__(self, path: Path, mode: Literal["performance", "accuracy"]) -> None:
         self.values: dict[str, object] = {}
+        ends = 0
         self.errors: list[str] = []
         try:
             raw = path.read_bytes()
@@ -80,10 +82,17 @@ class DetailLog:
             except msgspec.DecodeError as error:
                 raise LogError(f"{path}: cut short; is the disk full?") from error
             self.values[entry.key] = entry.value
+            ends += entry.key == _LAST_KEY[mode]
             if entry.metadata.get("is_error"):
                 self.errors.append(f"{entry.key}: {entry.value}")
-        if _LAST_KEY[mode] not in self.values:
-            raise LogError(f"{path}: not complete: no {_LAST_KEY[mode]}; is the disk full?")
+        if ends < (self._sets() if mode == "accuracy" else 1):
+            raise LogError(f"{path}: not complete: {_LAST_KEY[mode]} missing; is the disk full?")
+
+    def _sets(self) -> int:
+        """Return how many sets of samples an accuracy test goes through."""
+        total = self.number("qsl_reported_total_count") or 1
+        at_once = self.number("qsl_reported_performance_count") or total
+        return math.ceil(total / at_once)
 
     def number(self, key: str) -> float | None:
         """Return the number at *key*, None when it is not there or not a number."""
