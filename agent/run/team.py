@@ -8,9 +8,10 @@ Two ways, one for each kind of query (DESIGN, "The timed path"):
   is free reads the next. A read of four bytes is atomic in the kernel, so there is no
   lock that a dying worker could hold for ever.
 
-A wake-up is one write to a counting event, and each is read exactly once. Spinning
-before the read only saves the sleep: it is bounded in time and done only where a worker
-has its cores for itself.
+A wake-up is one write to a counting event, and each is read exactly once. Before the read
+a word in shared memory is watched for a while, which only saves the sleep. The trap: that
+word is written after the event, or who sees it falls asleep on an event that is about
+to come.
 """
 
 import os
@@ -28,7 +29,7 @@ from edgeperf.agent.run.memory import Field, map_fields
 STOP, SHARE, TAKE, SERVE = range(4)
 
 #: Places in the array of control words.
-PROGRESS, GENERATION, COUNT, MODE, CHUNK, DONE = range(6)
+PROGRESS, GENERATION, COUNT, MODE, CHUNK, CALL, DONE = range(7)
 
 #: Most queries (Offline: samples) whose times one test keeps. 600 s at 9 µs.
 CAPACITY = 1 << 26
@@ -36,8 +37,10 @@ CAPACITY = 1 << 26
 MAX_SHARE = 4096
 #: Chunk numbers that fit a pipe of the default size, 64 KiB.
 MAX_CHUNKS = 1 << 14
-#: How long to look before sleeping: four times what a sleeping core takes to wake.
-SPIN_NS = 200_000
+#: Longest watch before sleeping: some four times what a sleeping core takes to wake.
+LONGEST_WATCH_NS = 200_000
+#: Shortest watch: what it has become after waits that were all longer.
+SHORTEST_WATCH_NS = 10_000
 
 _TICKET = struct.Struct("<i")
 _QUERY = struct.Struct("<ii")
@@ -151,36 +154,55 @@ class Member:
             os.write(answers, record)
 
 
+class Watch:
+    """Waits for an event, and watches a word for it as long as that has paid lately.
+
+    A wait that a watch of :data:`LONGEST_WATCH_NS` would have caught doubles the time of
+    the next, any other halves it: between queries that come seldom nothing spins for long.
+
+    Args:
+        words: The control words.
+    """
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+        self._limit_ns = LONGEST_WATCH_NS
+
+    def wait(self, place: int, value: int, event: int) -> None:
+        """Wait for one count of *event*; the word at *place* becomes *value* with it."""
+        words, now = self._words, time.monotonic_ns
+        began = now()
+        until = began + self._limit_ns
+        while words[place] != value and now() < until:
+            pass
+        os.eventfd_read(event)
+        if now() - began < LONGEST_WATCH_NS:
+            self._limit_ns = min(LONGEST_WATCH_NS, 2 * self._limit_ns)
+        else:
+            self._limit_ns = max(SHORTEST_WATCH_NS, self._limit_ns // 2)
+
+
 def follow(job: WorkerJob, shared: Shared, member: Member) -> None:
     """Work for the leader until told to stop: what a follower does all its life."""
     wake, done = job.wiring.wake[job.index - 1], job.wiring.done[job.index - 1]
-    words = shared.words
+    words, watch = shared.words, Watch(shared.words)
     mine = DONE + job.index
-    seen = words[GENERATION]
+    generation = words[mine]
     while True:
-        _look(words, GENERATION, seen)
-        os.eventfd_read(wake)
-        seen = words[GENERATION]
+        generation += 1
+        watch.wait(CALL, generation, wake)
         mode = words[MODE]
-        if mode == STOP:
-            return
         if mode == SHARE:
             member.do_share(words[COUNT])
         elif mode == TAKE:
             while (number := member.take()) is not None:
                 shared.chunk_done[number] = 1
-        else:
+        elif mode == SERVE:
             member.serve()
-        words[mine] = seen
         os.eventfd_write(done, 1)
-
-
-def _look(words: memoryview, place: int, old: int) -> None:
-    """Return once the word at *place* is no longer *old*, or after :data:`SPIN_NS`."""
-    now = time.monotonic_ns
-    until = now() + SPIN_NS
-    while words[place] == old and now() < until:
-        pass
+        words[mine] = generation
+        if mode == STOP:
+            return
 
 
 class Team:
@@ -197,6 +219,7 @@ class Team:
         self._member = member
         self._wake = job.wiring.wake
         self._done = job.wiring.done
+        self._watch = Watch(shared.words)
         self._taking, self._tickets = job.wiring.tickets
 
     def _start(self, mode: int) -> None:
@@ -205,15 +228,12 @@ class Team:
         words[GENERATION] += 1
         for event in self._wake:
             os.eventfd_write(event, 1)
+        words[CALL] = words[GENERATION]
 
     def _join(self) -> None:
-        words = self._shared.words
-        now = words[GENERATION]
+        generation, wait = self._shared.words[GENERATION], self._watch.wait
         for place, event in enumerate(self._done, start=1):
-            until = time.monotonic_ns() + SPIN_NS
-            while words[DONE + place] != now and time.monotonic_ns() < until:
-                pass
-            os.eventfd_read(event)
+            wait(DONE + place, generation, event)
 
     def share(self, indices: Sequence[int]) -> None:
         """Answer one query together; returns when all its samples are answered."""
@@ -275,6 +295,7 @@ class Team:
     def stop(self) -> None:
         """Send the followers home."""
         self._start(STOP)
+        self._join()
 
 
 def unpack_answers(raw: bytes) -> list[int]:
