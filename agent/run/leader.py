@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edgeperf.agent.board import available_memory_bytes
@@ -48,14 +49,14 @@ def lead(
         issue: Issue = service.issue
         service.start()
     else:
-        issue = _issue(job, shared, team, member, found)
+        issue = issue_for(plan.scenario, job, shared, team=team, member=member, found=found)
     shared.words[PROGRESS] = 0
     os.sched_setaffinity(0, job.housekeeping)  # LoadGen's threads are born there
     loadgen.run(
         plan,
         settings,
         samples=(prepared.library_size, prepared.slots),
-        issue=_guarded(issue, channel),
+        issue=guarded(issue, partial(fail, channel)),
         load=samples.load,
     )
     if service is not None:
@@ -64,8 +65,16 @@ def lead(
     channel.say(_done(plan.scenario, shared, plan.samples_per_query, samples))
 
 
-def _issue(job: WorkerJob, shared: Shared, team: Team, member: Member, found: Calibration) -> Issue:
-    scenario = job.load.scenario
+def issue_for(
+    scenario: str,
+    job: WorkerJob,
+    shared: Shared,
+    *,
+    team: Team,
+    member: Member,
+    found: Calibration,
+) -> Issue:
+    """Return what LoadGen calls in *scenario* when the leader infers as well."""
     if scenario == "Offline":
         return offline_issue(shared, team, job.workers, found.throughput_sps)
     if scenario == "MultiStream":
@@ -75,14 +84,17 @@ def _issue(job: WorkerJob, shared: Shared, team: Team, member: Member, found: Ca
     return single_issue(shared, member.answer)
 
 
-def _guarded(issue: Issue, channel: "Channel") -> Issue:
-    """Return *issue* such that a failure ends this process instead of hanging LoadGen."""
+def guarded(issue: Issue, failed: Callable[[BaseException], None]) -> Issue:
+    """Return *issue* such that an error goes to *failed*, which must not return.
+
+    Nothing may pass into LoadGen, which would hang or crash.
+    """
 
     def call(ids: Sequence[int], indices: Sequence[int]) -> None:
         try:
             issue(ids, indices)
-        except BaseException as error:  # noqa: BLE001 - nothing may pass into LoadGen
-            fail(channel, error)
+        except BaseException as error:  # noqa: BLE001 - see above
+            failed(error)
 
     return call
 

@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import mlperf_loadgen as lg
 
@@ -16,54 +15,59 @@ from edgeperf.agent.run.calibrate import chunk_size
 from edgeperf.agent.run.team import PROGRESS, Shared, Team, unpack_answers
 
 Issue = Callable[[Sequence[int], Sequence[int]], None]
-Respond = Callable[[int, int], lg.QuerySampleResponse]
 
 _FLOAT_BYTES = 4
 _READ_BYTES = 1 << 16
 
 
-class Payloads(Protocol):
-    """Makes the response for a sample of the library."""
+class Responses:
+    """Response objects for LoadGen, filled again and again.
 
-    def __call__(self, response_id: int, index: int) -> lg.QuerySampleResponse:
-        """Return the response to *response_id*, with the answer to sample *index*."""
-        ...
+    LoadGen copies what they point to before the completion call returns, and making one
+    costs three times as much as filling it.
 
+    Args:
+        shared: In accuracy mode responses carry the payload of their sample, else nothing.
+    """
 
-def responder(shared: Shared) -> Payloads:
-    """Return what makes responses: with the payload in accuracy mode, empty otherwise."""
-    if shared.payloads is None:
-        return lambda response_id, _: lg.QuerySampleResponse(response_id, 0, 0)
-    base = shared.payloads.ctypes.data
+    def __init__(self, shared: Shared) -> None:
+        self._base = 0 if shared.payloads is None else shared.payloads.ctypes.data
+        self._size = _FLOAT_BYTES if self._base else 0
+        self._one = [lg.QuerySampleResponse(0, 0, self._size)]
+        self._pool = list(self._one)
 
-    def with_payload(response_id: int, index: int) -> lg.QuerySampleResponse:
-        address = base + _FLOAT_BYTES * index
-        return lg.QuerySampleResponse(response_id, address, _FLOAT_BYTES)
+    def to_one(self, number: int, index: int) -> list[lg.QuerySampleResponse]:
+        """Return response *number* with the answer to sample *index*; until the next call."""
+        (response,) = one = self._one
+        response.id = number
+        if self._base:
+            response.data = self._base + _FLOAT_BYTES * index
+        return one
 
-    return with_payload
+    def to(self, ids: Sequence[int], indices: Sequence[int]) -> list[lg.QuerySampleResponse]:
+        """Return the responses *ids* with the answers to samples *indices*; until the next call."""
+        while len(self._pool) < len(ids):
+            self._pool.append(lg.QuerySampleResponse(0, 0, self._size))
+        batch = self._pool[: len(ids)]
+        for response, number in zip(batch, ids, strict=True):
+            response.id = number
+        if self._base:
+            for response, index in zip(batch, indices, strict=True):
+                response.data = self._base + _FLOAT_BYTES * index
+        return batch
 
 
 def single_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
-    """Answer one-sample queries here and now: SingleStream.
-
-    In performance mode the one response object is used again and again.
-    """
+    """Answer one-sample queries here and now: SingleStream."""
     words, start_ns, end_ns = shared.words, shared.start_ns, shared.end_ns
-    now, complete = time.monotonic_ns, lg.QuerySamplesComplete
-    response = lg.QuerySampleResponse(0, 0, 0)
-    batch = [response]
-    base = 0 if shared.payloads is None else shared.payloads.ctypes.data
-    response.size = _FLOAT_BYTES if base else 0
-    step = _FLOAT_BYTES if base else 0
+    now, complete, response = time.monotonic_ns, lg.QuerySamplesComplete, Responses(shared).to_one
 
     def issue(ids: Sequence[int], indices: Sequence[int]) -> None:
         began = now()
         index = indices[0]
         answer(index)
-        response.id = ids[0]
-        response.data = base + step * index
         ended = now()
-        complete(batch)
+        complete(response(ids[0], index))
         number = words[PROGRESS]
         start_ns[number] = began
         end_ns[number] = ended
@@ -79,14 +83,14 @@ def serial_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
     one is served is charged with the wait: a queue of one server.
     """
     words, start_ns, end_ns = shared.words, shared.start_ns, shared.end_ns
-    now, complete, respond = time.monotonic_ns, lg.QuerySamplesComplete, responder(shared)
+    now, complete, response = time.monotonic_ns, lg.QuerySamplesComplete, Responses(shared).to_one
 
     def issue(ids: Sequence[int], indices: Sequence[int]) -> None:
         for response_id, index in zip(ids, indices, strict=True):
             began = now()
             answer(index)
             ended = now()
-            complete([respond(response_id, index)])
+            complete(response(response_id, index))
             number = words[PROGRESS]
             start_ns[number] = began
             end_ns[number] = ended
@@ -98,16 +102,13 @@ def serial_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
 def shared_issue(shared: Shared, team: Team) -> Issue:
     """Deal a query out to all workers and complete it when the last is done: MultiStream."""
     words, start_ns, end_ns = shared.words, shared.start_ns, shared.end_ns
-    now, complete, respond = time.monotonic_ns, lg.QuerySamplesComplete, responder(shared)
+    now, complete, responses = time.monotonic_ns, lg.QuerySamplesComplete, Responses(shared).to
 
     def issue(ids: Sequence[int], indices: Sequence[int]) -> None:
         began = now()
         team.share(indices)
-        batch = [
-            respond(response_id, index) for response_id, index in zip(ids, indices, strict=True)
-        ]
         ended = now()
-        complete(batch)
+        complete(responses(ids, indices))
         number = words[PROGRESS]
         start_ns[number] = began
         end_ns[number] = ended
@@ -119,14 +120,14 @@ def shared_issue(shared: Shared, team: Team) -> Issue:
 def offline_issue(shared: Shared, team: Team, workers: int, throughput_sps: float) -> Issue:
     """Answer one big query with all workers, completing it stretch by stretch: Offline."""
     words, start_ns, end_array = shared.words, shared.start_ns, shared.end_array
-    now, complete, respond = time.monotonic_ns, lg.QuerySamplesComplete, responder(shared)
+    now, complete, responses = time.monotonic_ns, lg.QuerySamplesComplete, Responses(shared).to
 
     def issue(ids: Sequence[int], indices: Sequence[int]) -> None:
         base = words[PROGRESS]
         start_ns[base] = now()
 
         def finished(begin: int, end: int) -> None:
-            complete(list(map(respond, ids[begin:end], indices[begin:end])))
+            complete(responses(ids[begin:end], indices[begin:end]))
             end_array[base + begin : base + end] = now()
             words[PROGRESS] = base + end
 
@@ -151,7 +152,7 @@ class Service:
         self._answers = answers
         self._ids: list[int] = []
         self._indices: list[int] = []
-        self._respond = responder(shared)
+        self._responses = Responses(shared).to
         self._thread = threading.Thread(target=self._complete, name="completion", daemon=True)
 
     def start(self) -> None:
@@ -175,10 +176,10 @@ class Service:
 
     def _complete(self) -> None:
         words, end_ns = self._shared.words, self._shared.end_ns
-        ids, indices, respond = self._ids, self._indices, self._respond
+        ids, indices, responses = self._ids, self._indices, self._responses
         while raw := os.read(self._answers, _READ_BYTES):
             numbers = unpack_answers(raw)
-            batch = [respond(ids[number], indices[number]) for number in numbers]
+            batch = responses([ids[n] for n in numbers], [indices[n] for n in numbers])
             ended = time.monotonic_ns()
             lg.QuerySamplesComplete(batch)
             for number in numbers:

@@ -40,7 +40,7 @@ def work(job: WorkerJob, channel: "Channel") -> None:
     member, info = samples.member()
     channel.say(Ready(info=info))
     channel.wait_for_go()
-    _quiet()
+    quiet()
     if job.index == 0:
         from edgeperf.agent.run.leader import lead  # noqa: PLC0415 - followers load no LoadGen
 
@@ -104,7 +104,7 @@ class Samples:
         return self.labelled.score(self._shared.predictions)
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Keep the garbage collector out of the timed path."""
     gc.collect()
     gc.freeze()

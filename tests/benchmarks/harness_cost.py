@@ -70,7 +70,7 @@ def _measure(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     from edgeperf.agent.run.sut import single_issue
     from edgeperf.agent.run.team import PROGRESS, Shared
     from edgeperf.agent.run.wiring import wired
-    from edgeperf.agent.run.worker import Samples, _quiet
+    from edgeperf.agent.run.worker import Samples, quiet
     from edgeperf.agent.spec import Preset, RunSpec
 
     model, _, backend = name.partition("@")
@@ -90,7 +90,7 @@ def _measure(name: str, rounds: int, seconds: float) -> dict[str, Any]:
         member, _ = samples.member()
         if member is None:
             raise RuntimeError("a leader that infers has a session")
-        _quiet()
+        quiet()
         bare_ns(member.answer, prepared.slots, 0.3)
         p50 = float(np.median(bare_ns(member.answer, prepared.slots, 0.3)))
         hints = loadgen.Hints(latency_ns=0.8 * p50, target_qps=0.0)
