@@ -5,7 +5,7 @@ checked once, on the way in, and never changes afterwards. Every default is here
 """
 
 import enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -55,6 +55,8 @@ Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_MS)]
 LatencyMs = Annotated[float, msgspec.Meta(ge=0.01, le=LONGEST_MS)]
 Rate = Annotated[float, msgspec.Meta(ge=0.01, le=1e6)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_MS / 1000)]
+Governor = Annotated[str, msgspec.Meta(pattern=r"^[a-z_]{1,32}$")]
+Hertz = Annotated[int, msgspec.Meta(ge=1_000_000, le=100_000_000_000)]
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +88,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         seed: Seed of generated inputs.
         stall_s: Seconds without an answer after which a test counts as hung.
         meter: A meter spec, ``KIND:PORT,KEY=VALUE``; None measures no power.
+        governor: Frequency governor to hold while it runs; None leaves it alone.
+        clock_hz: Frequency to hold every core at, or ``max``; None leaves it alone.
+        fan: ``full`` holds the fan there; None leaves it alone.
     """
 
     model: Word
@@ -112,6 +117,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     stall_s: Seconds = 60.0
     meter: Word | None = None
+    governor: Governor | None = None
+    clock_hz: Literal["max"] | Hertz | None = None
+    fan: Literal["full"] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what means nothing, rather than ignore it."""

@@ -5,6 +5,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,9 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
 @click.option("--seed", type=int, help="Seed of generated inputs.  [0]")
 @click.option("--stall", "stall_s", type=float, metavar="S", help="Without an answer: hung.  [60]")
 @click.option("--meter", metavar="SPEC", help="Power meter, such as textline:/dev/ttyACM0.")
+@click.option("--governor", metavar="NAME", help="Hold this governor: performance, ...")
+@click.option("--clock", metavar="HZ|max", help="Hold every core at this clock, such as 1.5GHz.")
+@click.option("--fan", type=click.Choice(["full"]), help="Hold the fan there.")
 @click.option("--spec", "spec_file", metavar="FILE", help="The whole spec as JSON instead.")
 @click.option("--output", metavar="DIR", help=f"Folder for the result.  [{RESULTS}]")
 @click.option("--json", "as_json", is_flag=True, help="Print result.json on standard output.")
@@ -179,6 +183,8 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
     }
     if "cores" in fields:
         fields["cores"] = _cores(fields["cores"])
+    if "clock" in fields:
+        fields["clock_hz"] = _hertz(fields.pop("clock"))
     if "target_latency" in fields:
         fields["target_latency_ms"] = fields.pop("target_latency")
     if "min_duration" in fields:
@@ -202,6 +208,15 @@ def _milliseconds(option: str, seconds: float) -> int:
     if not math.isfinite(seconds):
         raise SpecError(f"{option} {seconds}: expected a number of seconds")
     return round(seconds * 1000)
+
+
+def _hertz(text: str) -> int | str:
+    if text == "max":
+        return text
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([MG])Hz", text, re.IGNORECASE)
+    if found is None:
+        raise SpecError(f"--clock {text}: expected max, or a frequency such as 1.5GHz or 1500MHz")
+    return round(float(found[1]) * (1e9 if found[2] in "Gg" else 1e6))
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

@@ -17,6 +17,11 @@
     [data]                            # the only folders that a command can name
     imagenet = "/data/imagenet"
 
+    [hold]                            # what the tuner holds while a run lasts that asks for nothing
+    governor = "performance"
+    clock_hz = "max"
+    fan = "full"
+
     [labels]
     room = "lab-3"
 
@@ -41,6 +46,7 @@ from edgeperf.agent.messages import (
 )
 from edgeperf.agent.messages.ids import Sha256, Word
 from edgeperf.agent.spec import RunSpec
+from edgeperf.agent.tuner import NO_WISH, Wish
 
 Hours = Annotated[str, msgspec.Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
 #: Longest run where the board's file says nothing: four hours.
@@ -89,6 +95,7 @@ class BoardFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     policy: Policy = Policy()
     meters: dict[Word, str] = msgspec.field(default_factory=dict)
     data: dict[Word, str] = msgspec.field(default_factory=dict)
+    hold: Wish = NO_WISH
     labels: dict[Word, str] = msgspec.field(default_factory=dict)
     storage: Storage = Storage()
 
@@ -131,6 +138,9 @@ def local_spec(start: RunStart, board: BoardFile) -> RunSpec:
         "model": spec.model if start.model is None else f"sha256:{start.model.sha256}",
         "meter": _known("meter", spec.meter, board.meters),
         "data": _known("data", spec.data, board.data),
+        "governor": spec.governor or board.hold.governor,
+        "clock_hz": spec.clock_hz or board.hold.clock_hz,
+        "fan": spec.fan or board.hold.fan,
     }
     return msgspec.structs.replace(spec, **changes)
 

@@ -49,6 +49,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         board: What the board is, as ``edgeperf doctor`` describes it.
         conditions: What the board's condition was in the performance window.
         power: Energy over the performance window, None without a meter.
+        tuning: What was held while it ran (governor, clock, fan) and how it stood at the
+            end; None when nothing was asked to be held.
         phases_ns: How long each phase took.
         files: Every other file of the result directory.
     """
@@ -67,6 +69,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     board: dict[str, Any]
     conditions: dict[str, Any] | None
     power: dict[str, Any] | None
+    tuning: dict[str, Any] | None = None
     phases_ns: dict[str, int]
     files: dict[str, File]
 

@@ -30,6 +30,7 @@ from edgeperf.agent.run.measure import Measurement, Progressed, measure
 from edgeperf.agent.run.memory import new_block
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import PrepareError, prepare
+from edgeperf.agent.run.tuning import tuning_reasons, wish_of
 from edgeperf.agent.run.verdict import (
     accuracy_reasons,
     affinity_reasons,
@@ -40,6 +41,7 @@ from edgeperf.agent.run.verdict import (
     performance_reasons,
     verdict,
 )
+from edgeperf.agent.tuner import NO_WISH, Report, hold
 from edgeperf.power.result import PowerResult
 
 Listener = Callable[[Event], None]
@@ -62,7 +64,7 @@ def execute(plan: Plan, output: Path, listen: Listener) -> tuple[Result, Path]:
     """
     with ResultDirectory(output, plan.id) as directory, directory.disk_errors():
         run = _Run(plan, directory.path, listen)
-        run.go()
+        run.hold_and_go()
         result = run.result()
         listen(Progress(phase=Phase.REPORT, percent=0.0))
         result = msgspec.structs.replace(result, files=directory.digest())
@@ -82,6 +84,18 @@ class _Run:
         self._performance: Performance | None = None
         self._power: PowerResult | None = None
         self._reasons: list[Reason] = []
+        self._tuning: Report | None = None
+
+    def hold_and_go(self) -> None:
+        """Do all phases with the board held as the spec asks."""
+        wish = wish_of(self._plan.spec)
+        if wish == NO_WISH:
+            self.go()
+            return
+        with hold(wish) as held:
+            self.go()
+        self._tuning = held.report
+        self._reasons += tuning_reasons(held.report)
 
     def go(self) -> None:
         """Do all phases; what goes wrong once a clock runs becomes a reason."""
@@ -238,6 +252,7 @@ class _Run:
             if conditions is None
             else msgspec.to_builtins(conditions, str_keys=True),
             power=None if self._power is None else msgspec.to_builtins(self._power),
+            tuning=None if self._tuning is None else msgspec.to_builtins(self._tuning),
             phases_ns=self._phases_ns,
             files={},
         )
