@@ -1,5 +1,7 @@
 """Tasks: labelled samples, preprocessing, metrics and accuracy targets; and the assets behind them.
 
+The user's own task is a file: ``open_task("mine.toml")`` (:mod:`edgeperf.datasets.own`).
+
 To add a task, write ``datasets/NAME.py`` with a class that fits
 :class:`~edgeperf.datasets.base.Task` and add its line to :data:`TASKS`; its dataset goes
 into ``catalogue.json``. From another package, name the class in the entry point group
@@ -7,6 +9,7 @@ into ``catalogue.json``. From another package, name the class in the entry point
 """
 
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from edgeperf import InputError
@@ -25,6 +28,9 @@ TASKS: dict[str, str] = {
 }
 
 ENTRY_POINTS = "edgeperf.tasks"
+#: The task of samples that come without one.
+OWN_DATA = "own"
+_TASK_FILE = ".toml"
 
 
 def task_names() -> tuple[str, ...]:
@@ -33,13 +39,21 @@ def task_names() -> tuple[str, ...]:
     return (*TASKS, *(name for name in others if name not in TASKS))
 
 
+def is_task_file(name: str) -> bool:
+    """Say whether *name* means a task file of the user's."""
+    return name.endswith(_TASK_FILE)
+
+
 def open_task(name: str) -> "Task":
-    """Return the task called *name*.
+    """Return the task called *name*, or that of the task file *name*.
 
     Raises:
-        InputError: There is none (the message lists those there are), or it belongs to
-            another package and that one is broken.
+        InputError: There is none (the message lists those there are), the file is no task
+            file, or the task belongs to another package and that one is broken.
     """
+    if is_task_file(name) or name == OWN_DATA:
+        own = import_module("edgeperf.datasets.own.task")
+        return cast("Task", own.FileTask(Path(name)) if name != OWN_DATA else own.GuessedTask())
     if name in TASKS:
         module, _, attribute = TASKS[name].partition(":")
         return cast("Task", getattr(import_module(module), attribute)())

@@ -186,7 +186,7 @@ def test_background_class_is_taken_off() -> None:
     scores[0, [0, 285, 8]] = 255, 200, 100
     library = open_usual("imagenet", y=tensor((1, 1001), "uint8", name="y"))
     out = np.empty(library.prediction_shape, np.float32)
-    library.predict([scores], out)
+    library.predict(0, [scores], out)
     assert out[0].tolist() == [284, 7, 0, 1, 2]
     assert out[1].tolist() == [200 / 256, 100 / 256, 0, 0, 0]
 
@@ -208,7 +208,7 @@ def test_predictions_are_real_numbers(
     """Scores are dequantised, whatever the output's type; too large ones become infinite."""
     library = open_usual("vww", y=y)
     out = np.empty(library.prediction_shape, np.float32)
-    library.predict([stored_scores], out)
+    library.predict(0, [stored_scores], out)
     assert out.tolist() == expected
 
 
@@ -219,7 +219,7 @@ def test_answers_that_are_no_numbers_are_refused(task: str) -> None:
     predictions = np.zeros((len(library), *library.prediction_shape), np.float32)
     nan = np.full((1, USUAL[task][1]), np.nan, np.float32)
     for index in range(7):
-        library.predict([nan], predictions[index])
+        library.predict(index, [nan], predictions[index])
     with pytest.raises(
         DatasetError, match=rf"task {task}: 7 of {len(library)} answers are not fin"
     ):

@@ -69,7 +69,7 @@ def _issue(job: WorkerJob, shared: Shared, team: Team, member: Member, found: Ca
         return offline_issue(shared, team, job.workers, found.throughput_sps)
     if scenario == "MultiStream":
         return shared_issue(shared, team)
-    if scenario == "Server":
+    if scenario == "Server" or job.load.accuracy:
         return serial_issue(shared, member.answer)
     return single_issue(shared, member.answer)
 

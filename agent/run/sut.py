@@ -18,7 +18,6 @@ from edgeperf.agent.run.team import PROGRESS, Shared, Team, unpack_answers
 Issue = Callable[[Sequence[int], Sequence[int]], None]
 Respond = Callable[[int, int], lg.QuerySampleResponse]
 
-_FLOAT_BYTES = 4
 _READ_BYTES = 1 << 16
 
 
@@ -32,36 +31,31 @@ class Payloads(Protocol):
 
 def responder(shared: Shared) -> Payloads:
     """Return what makes responses: with the payload in accuracy mode, empty otherwise."""
-    if shared.payloads is None:
+    answers = shared.answers
+    if answers is None:
         return lambda response_id, _: lg.QuerySampleResponse(response_id, 0, 0)
-    base = shared.payloads.ctypes.data
+    base, step, sizes = answers.payloads.ctypes.data, answers.payloads.strides[0], answers.sizes
 
     def with_payload(response_id: int, index: int) -> lg.QuerySampleResponse:
-        address = base + _FLOAT_BYTES * index
-        return lg.QuerySampleResponse(response_id, address, _FLOAT_BYTES)
+        return lg.QuerySampleResponse(response_id, base + step * index, int(sizes[index]))
 
     return with_payload
 
 
 def single_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
-    """Answer one-sample queries here and now: SingleStream.
+    """Answer one-sample queries here and now: SingleStream in performance mode.
 
-    In performance mode the one response object is used again and again.
+    The one response object is used again and again.
     """
     words, start_ns, end_ns = shared.words, shared.start_ns, shared.end_ns
     now, complete = time.monotonic_ns, lg.QuerySamplesComplete
     response = lg.QuerySampleResponse(0, 0, 0)
     batch = [response]
-    base = 0 if shared.payloads is None else shared.payloads.ctypes.data
-    response.size = _FLOAT_BYTES if base else 0
-    step = _FLOAT_BYTES if base else 0
 
     def issue(ids: Sequence[int], indices: Sequence[int]) -> None:
         began = now()
-        index = indices[0]
-        answer(index)
+        answer(indices[0])
         response.id = ids[0]
-        response.data = base + step * index
         ended = now()
         complete(batch)
         number = words[PROGRESS]
@@ -73,7 +67,7 @@ def single_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
 
 
 def serial_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
-    """Answer the samples of a query one by one, here: Server with one worker.
+    """Answer the samples of a query one by one, here: Server with one worker, accuracy.
 
     LoadGen counts a query's latency from when it was scheduled, so what waits while this
     one is served is charged with the wait: a queue of one server.

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeperf.agent.run.jobs import WorkerJob
+from edgeperf.agent.run.jobs import Prepared, WorkerJob
 from edgeperf.agent.run.memory import Field, map_fields
 
 STOP, SHARE, TAKE, SERVE = range(4)
@@ -52,8 +52,7 @@ class Shared:
         slots: Slot of each sample of the library, int32.
         start_ns: Start of each query.
         end_ns: End of each query (Offline: of each sample).
-        predictions: Shape ``(library_size, *prediction_shape)``, float32; accuracy only.
-        payloads: What goes into LoadGen's accuracy log, float32 per sample.
+        answers: What was answered to each sample; accuracy mode only.
     """
 
     def __init__(self, job: WorkerJob) -> None:
@@ -70,14 +69,41 @@ class Shared:
         self.start_ns = times["start_ns"].data
         self.end_ns = times["end_ns"].data
         self.end_array = times["end_ns"]
-        self.predictions: NDArray[np.float32] | None = None
-        self.payloads: NDArray[np.float32] | None = None
+        self.answers: Answers | None = None
         if job.load.accuracy and prepared.prediction_shape is not None:
-            answers = map_fields(
-                wiring.predictions,
-                prediction_fields(prepared.library_size, prepared.prediction_shape),
-            )
-            self.predictions, self.payloads = answers["predictions"], answers["payloads"]
+            self.answers = Answers(wiring.predictions, prepared)
+
+
+class Answers:
+    """What was answered to each sample of the library.
+
+    Attributes:
+        predictions: Shape ``(library_size, *prediction_shape)``, float32.
+        payloads: What goes into LoadGen's accuracy log, shape ``(library_size, bytes)``.
+        sizes: How many of those bytes count.
+    """
+
+    def __init__(self, block: int, prepared: Prepared) -> None:
+        rows = prepared.library_size
+        fields = map_fields(
+            block,
+            [
+                Field(
+                    name="predictions",
+                    shape=(rows, *(prepared.prediction_shape or ())),
+                    dtype="float32",
+                ),
+                Field(name="payloads", shape=(rows, prepared.payload_bytes), dtype="uint8"),
+                Field(name="sizes", shape=(rows,), dtype="int32"),
+            ],
+        )
+        self.predictions: NDArray[np.float32] = fields["predictions"]
+        self.payloads: NDArray[np.uint8] = fields["payloads"]
+        self.sizes: NDArray[np.int32] = fields["sizes"]
+
+    def payload(self, index: int) -> bytes:
+        """Return what LoadGen's log shall hold for sample *index*."""
+        return self.payloads[index, : self.sizes[index]].tobytes()
 
 
 def control_fields(library_size: int) -> list[Field]:
@@ -94,14 +120,6 @@ def control_fields(library_size: int) -> list[Field]:
 def latency_fields() -> list[Field]:
     """Return the layout of the block of times."""
     return [Field(name=name, shape=(CAPACITY,), dtype="int64") for name in ("start_ns", "end_ns")]
-
-
-def prediction_fields(library_size: int, shape: tuple[int, ...]) -> list[Field]:
-    """Return the layout of the block of answers."""
-    return [
-        Field(name="predictions", shape=(library_size, *shape), dtype="float32"),
-        Field(name="payloads", shape=(library_size,), dtype="float32"),
-    ]
 
 
 class Member:
