@@ -27,12 +27,14 @@ RUNTIMES = {
     "onnxruntime": (".onnx",),
     "openvino": (".tflite", ".onnx"),
 }
+#: What a runtime cannot load: OpenVINO has no TFLite_Detection_PostProcess.
+UNREADABLE = {("ssd_mobilenet_v1_coco_u8.tflite", "openvino")}
 CASES = [
     pytest.param(model, file, runtime, id=f"{model.name}-{file.precision}{file.format}@{runtime}")
     for model in models()
     for file in model.files
     for runtime, formats in RUNTIMES.items()
-    if file.format in formats
+    if file.format in formats and (file.asset.name, runtime) not in UNREADABLE
 ]
 #: Metric in expected.json -> what it is called here, where the names differ.
 RENAMED = {
@@ -47,11 +49,13 @@ RENAMED = {
 DIGITS = {"top1": 352 / 360}
 
 #: Models with float files whose weights are float too: those of ``kws`` are int8, which
-#: LiteRT computes with as such and the others do not.
+#: LiteRT computes with as such and the others do not. Boxes may change places.
 AGREEING = [
     model
     for model in models()
-    if model.name != "kws" and any(file.precision == "float" for file in model.files)
+    if model.name != "kws"
+    and not model.task.startswith("coco")
+    and any(file.precision == "float" for file in model.files)
 ]
 
 Infer = Callable[[Array], Sequence[Array]]
@@ -123,7 +127,9 @@ def _load_openvino(path: Path) -> Loaded:
         return [
             TensorSpec(
                 name=port.any_name,
-                shape=tuple(port.shape),
+                shape=tuple(
+                    axis.get_length() if axis.is_static else -1 for axis in port.partial_shape
+                ),
                 dtype=np.dtype(port.element_type.to_dtype()).name,
             )
             for port in ports

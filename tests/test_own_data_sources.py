@@ -144,7 +144,7 @@ def test_arrays_for_several_inputs(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[input]\nkind = "array"\n')
     task = open_task(str(tmp_path / "mine.toml"))
     library = task.open(inputs, [tensor(1, 2, name="y")], data=tmp_path / "a.npz")
-    out = [np.zeros((1, 1), np.int64), np.zeros((1, 3), np.float32)]
+    out: list[Any] = [np.zeros((1, 1), np.int64), np.zeros((1, 3), np.float32)]
     library.write(1, out)
     assert out[0].tolist() == [[9]]
     assert out[1].tolist() == [[1, 1, 1]]

@@ -52,9 +52,10 @@ def library(data: Path, text: str, x: TensorSpec, y: TensorSpec | None = None) -
 
 def made(data: Path, recipe: str, x: TensorSpec) -> NDArray[Any]:
     """Return the first sample as the model gets it."""
-    out = np.zeros(x.sample_shape, x.dtype)
+    out: NDArray[Any] = np.zeros(x.sample_shape, x.dtype)
     library(data, f"[input]\n{recipe}", x).write(0, [out])
-    return out[0]
+    first: NDArray[Any] = out[0]
+    return first
 
 
 def test_colour_mean_and_std(picture: Path) -> None:

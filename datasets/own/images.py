@@ -133,8 +133,8 @@ class ImageMaker:
         """Resize to the shorter side, then cut the middle (MLPerf's reference, in whole pixels)."""
         width, height = photograph.size
         side = self._recipe.shorter_side or min(self._size)
-        scale = side / min(width, height)
-        size = (max(side, int(height * scale)), max(side, int(width * scale)))
+        shorter = min(width, height)
+        size = (side * height // shorter, side * width // shorter)
         resized = self._resize(photograph, size)
         top, left = ((had - want) // 2 for had, want in zip(size, self._size, strict=True))
         if top < 0 or left < 0:
@@ -160,7 +160,9 @@ class ImageMaker:
 def _letterbox(size: Size, target: Size, pad_at: str) -> tuple[Size, Size]:
     """Return the size of the photograph in the letterbox, and where it begins."""
     scale = min(target[0] / size[0], target[1] / size[1])
-    inner = (max(1, int(size[0] * scale)), max(1, int(size[1] * scale)))
+    # YOLOX, which pads at the end, cuts to whole pixels; YOLO v5 to v11 round.
+    half = 0.0 if pad_at == "top-left" else 0.5
+    inner = (max(1, int(size[0] * scale + half)), max(1, int(size[1] * scale + half)))
     if pad_at == "top-left":
         return inner, (0, 0)
     return inner, ((target[0] - inner[0]) // 2, (target[1] - inner[1]) // 2)
@@ -170,5 +172,6 @@ def placement(recipe: InputRecipe, size: Size, target: Size) -> Placement:
     """Return where a photograph of *size* (height, width) lies in an input of size *target*."""
     if recipe.resize != "letterbox":
         return Placement(scale=(target[0] / size[0], target[1] / size[1]), start=(0, 0))
-    inner, start = _letterbox(size, target, recipe.pad_at)
-    return Placement(scale=(inner[0] / size[0], inner[1] / size[1]), start=start)
+    _, start = _letterbox(size, target, recipe.pad_at)
+    scale = min(target[0] / size[0], target[1] / size[1])
+    return Placement(scale=(scale, scale), start=start)

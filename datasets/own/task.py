@@ -6,6 +6,7 @@ from pathlib import Path
 from edgeperf.datasets.assets import resolve
 from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.catalogue import data_for
+from edgeperf.datasets.detection.library import Detection
 from edgeperf.datasets.own.classify import OwnClassification
 from edgeperf.datasets.own.guess import guess_task
 from edgeperf.datasets.own.source import open_source
@@ -120,4 +121,6 @@ def open_library(
     Raises:
         DatasetError: Data, task and model do not fit.
     """
+    if task.detects:
+        return Detection(name, task, data, inputs, outputs)
     return OwnClassification(name, task, open_source(data), inputs, outputs)

@@ -18,7 +18,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Colour = Literal["RGB", "BGR", "grey"]
 Layout = Literal["NHWC", "NCHW"]
 
-DETECTORS = ("ssd", "boxes", "yolo", "yolox", "fastestdet")
+DETECTORS = ("ssd", "boxes", "rows", "yolo", "yolox", "fastestdet")
 
 
 class InputRecipe(
@@ -81,7 +81,8 @@ class OutputRecipe(
     Attributes:
         read: ``argmax``: class scores as they are; ``softmax``: class scores that become
             probabilities; ``threshold``: one score, yes from a threshold on; ``ssd``:
-            boxes after the model's own NMS; ``boxes``: boxes and class scores before NMS;
+            boxes after the model's own NMS; ``rows``: the same in one output;
+            ``boxes``: boxes and class scores before NMS;
             ``yolo``, ``yolox``, ``fastestdet``: rows as those models have them; ``text``.
         name: Which output, where the model has several.
         background: Whether class 0 of the model is "nothing" and ours begin at 1.
@@ -93,9 +94,11 @@ class OutputRecipe(
         box_format: Order of a box's numbers: corners, or centre and size.
         box_unit: ``share`` of the input's side, or its ``pixels``.
         score_at_least: Detections below do not count.
+        multi_label: Whether one box may be of several classes, each a detection.
         nms_iou: Overlap from which the weaker of two boxes of a class falls; None leaves
             out NMS.
         most: The most detections of one image.
+        clip: Whether boxes are cut at the edges of the image.
         class_offset: Added to the model's class.
         class_is: What that is then: the ``position`` among the categories in order of
             their number, or the number (``id``) itself.
@@ -106,7 +109,7 @@ class OutputRecipe(
         join: ``text``: what stands between two tokens.
     """
 
-    read: Literal["argmax", "softmax", "threshold", "ssd", "boxes", "yolo", "yolox",
+    read: Literal["argmax", "softmax", "threshold", "ssd", "boxes", "rows", "yolo", "yolox",
                   "fastestdet", "text"] = "argmax"  # fmt: skip
     name: str | None = None
     background: bool = False
@@ -119,8 +122,10 @@ class OutputRecipe(
     box_format: Literal["yxyx", "xyxy", "xywh", "cxcywh"] = "xyxy"
     box_unit: Literal["share", "pixels"] = "share"
     score_at_least: float = 0.0
+    multi_label: bool = False
     nms_iou: Share | None = None
     most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    clip: bool = True
     class_offset: int = 0
     class_is: Literal["position", "id"] = "position"
     vocabulary: str | None = None
