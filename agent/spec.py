@@ -69,8 +69,10 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         preset: How long the run lasts.
         backend: A name in ``edgeperf.backends.BACKENDS``; None picks what fits the file.
         precision: Which file of a catalogue model; None is its first.
-        task: A name in ``edgeperf.datasets.TASKS``; None is the catalogue model's own.
-        data: The user's own labelled samples in the task's format.
+        task: A name in ``edgeperf.datasets.TASKS``, or a task file (``.toml``); None is the
+            catalogue model's own.
+        data: The user's own labelled samples: in the task's format, or without a task in
+            any of the formats that a task file takes.
         inputs_file: NPZ with one array per model input, for a model without a task.
         shapes: Shape for each input whose shape the model leaves free.
         cores: Cores to use; None is every core this process may use.
@@ -83,7 +85,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         min_duration_ms: Overrides the preset's duration.
         min_query_count: Overrides the preset's number of queries.
         accuracy: Whether the accuracy test runs; without it the result says so.
-        gate: Share of the FP32 reference that must be reached, MLPerf's 0.99 or 0.999.
+        gate: Share of the FP32 reference that must be reached, MLPerf's 0.99 or 0.999; None
+            is the task's own gate, 0.99 where it names none.
         ungated: Show performance although the gate was missed, marked.
         seed: Seed of generated inputs.
         stall_s: Seconds without an answer after which a test counts as hung.
@@ -112,7 +115,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     min_duration_ms: Milliseconds | None = None
     min_query_count: Queries | None = None
     accuracy: bool = True
-    gate: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.99
+    gate: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     ungated: bool = False
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     stall_s: Seconds = 60.0

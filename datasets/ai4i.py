@@ -12,14 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from edgeperf.datasets.base import Array, DatasetError
-from edgeperf.datasets.binary import (
-    average_precision,
-    has_both_classes,
-    recall_at_precision,
-    roc_auc,
-)
 from edgeperf.datasets.encoding import Meaning
 from edgeperf.datasets.labelled import LabelledTask, Labels, Predictions
+from edgeperf.datasets.metrics.ranking import has_both_classes
+from edgeperf.datasets.metrics.scoring import Question, score_yes_no
+from edgeperf.datasets.score import Score
 
 #: The model's eight inputs, in order.
 FEATURES = (
@@ -56,14 +53,10 @@ class MachineFailure(LabelledTask):
             )
         return rows[:, :-1].astype(np.float32), labels
 
-    def metrics(self, predictions: Predictions, labels: Labels) -> dict[str, float]:
+    def score(self, predictions: Predictions, labels: Labels) -> Score:
         """Return what a decision under imbalance is judged by."""
-        score, failed = predictions[:, 0], labels == 1
-        return {
-            "pr_auc": average_precision(score, failed),
-            "roc_auc": roc_auc(score, failed),
-            "recall_at_p80": recall_at_precision(score, failed, 0.8),
-        }
+        question = Question(gate=self.metric, precisions=(0.8,))
+        return score_yes_no(predictions[:, 0], labels == 1, question)
 
 
 def _rows(path: Path) -> Iterator[list[float]]:

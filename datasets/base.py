@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf import InputError
+from edgeperf.datasets.score import Decoding, Gate, Score
 from edgeperf.datasets.tensors import TensorSpec
 
 Array = NDArray[Any]
@@ -21,22 +21,6 @@ Array = NDArray[Any]
 
 class DatasetError(InputError):
     """A dataset cannot be used: the message names the file, what it is and what was expected."""
-
-
-class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model's answers are worth.
-
-    Attributes:
-        metric: The name of the metric that the gate looks at (``top1``, ``pr_auc``).
-        value: Its value, 0 to 1.
-        metrics: Every metric that the task computes, the gate's among them.
-        samples: Number of distinct samples answered.
-    """
-
-    metric: str
-    value: float
-    metrics: dict[str, float]
-    samples: int
 
 
 class InputLibrary(Protocol):
@@ -63,21 +47,33 @@ class InputLibrary(Protocol):
 class SampleLibrary(InputLibrary, Protocol):
     """Labelled samples: what a model answers can be scored."""
 
-    def predict(self, outputs: Sequence[Array], out: Array) -> None:
+    def predict(self, index: int, outputs: Sequence[Array], out: Array) -> None:
         """Turn the raw outputs for one sample into its prediction.
 
         Args:
+            index: The sample's position in the library.
             outputs: One array per model output, batch of one, the model's own dtype.
             out: The prediction, overwritten: shape and dtype are ``prediction_shape``
                 and ``float32``.
         """
         ...
 
-    def logged(self, prediction: Array) -> float:
-        """Return the number that stands for *prediction* in LoadGen's accuracy log.
+    def payload(self, index: int, prediction: Array, out: NDArray[np.uint8]) -> int:
+        """Write what LoadGen's accuracy log keeps of *prediction*: what MLPerf's scripts read.
 
-        A class, or the score where there is only one: what MLPerf's own scripts read.
+        Args:
+            index: The sample's position in the library.
+            prediction: From :meth:`predict`.
+            out: Room for ``payload_bytes``.
+
+        Returns:
+            How many bytes were written.
         """
+        ...
+
+    @property
+    def payload_bytes(self) -> int:
+        """The most bytes that :meth:`payload` writes."""
         ...
 
     @property
@@ -97,6 +93,22 @@ class SampleLibrary(InputLibrary, Protocol):
         ...
 
 
+class OneNumber:
+    """The payload of answers that one number stands for: a class, or a score."""
+
+    payload_bytes = 4
+
+    def payload(self, index: int, prediction: Array, out: NDArray[np.uint8]) -> int:
+        """Write the number as float32, which ``accuracy-imagenet.py`` reads."""
+        del index
+        out[:4].view(np.float32)[0] = self.logged(prediction)
+        return 4
+
+    def logged(self, prediction: Array) -> float:
+        """Return the score where there is only one, else the best class."""
+        return float(prediction[0]) if prediction.size == 1 else float(np.argmax(prediction))
+
+
 class Task(Protocol):
     """A question asked of a model: dataset, pre- and postprocessing, metric and target.
 
@@ -111,6 +123,10 @@ class Task(Protocol):
         timed_postprocessing: Whether :meth:`SampleLibrary.predict` belongs to the timed
             path (NMS does, argmax does not).
         loadgen_model: The key by which LoadGen's mlperf.conf knows the benchmark.
+        gate: What a model must reach.
+        reference_metrics: Other metrics of the FP32 model on the same samples, as far as
+            they are known: what a change of precision may lose unseen.
+        decoding: How the model's decoder is driven; None where one inference is all.
     """
 
     name: str
@@ -121,6 +137,9 @@ class Task(Protocol):
     reference: float | None
     timed_postprocessing: bool
     loadgen_model: str
+    gate: Gate
+    reference_metrics: dict[str, float]
+    decoding: Decoding | None
 
     def open(
         self,

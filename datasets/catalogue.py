@@ -16,7 +16,7 @@ from edgeperf import InputError
 
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 HttpsUrl = Annotated[str, msgspec.Meta(pattern="^https://")]
-Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Above0 = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class CatalogueError(InputError):
@@ -72,9 +72,10 @@ class CatalogueModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         title: One line for people.
         task: Name in :data:`edgeperf.datasets.TASKS`.
         files: Best known first.
-        reference: The FP32 value of the task's metric on the catalogue's own dataset,
-            0 to 1. It says nothing about any other dataset.
+        reference: The FP32 value of the task's metric on the catalogue's own dataset. It
+            says nothing about any other dataset.
         reference_source: How that value was found.
+        reference_metrics: Other metrics of the FP32 model there.
         aliases: Other names that mean this model.
     """
 
@@ -82,8 +83,9 @@ class CatalogueModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     title: str
     task: str
     files: Annotated[tuple[ModelFile, ...], msgspec.Meta(min_length=1)]
-    reference: Share
+    reference: Above0
     reference_source: str
+    reference_metrics: dict[str, float] = msgspec.field(default_factory=dict)
     aliases: tuple[str, ...] = ()
 
 

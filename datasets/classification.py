@@ -83,16 +83,6 @@ def require_finite(task: str, predictions: Scores) -> None:
         raise DatasetError(f"task {task}: {bad} of {len(predictions)} answers are not finite")
 
 
-def top1(scores: Scores, labels: NDArray[np.integer]) -> float:
-    """Return the share of samples whose best class is the label; the lower class wins a tie.
-
-    Args:
-        scores: Shape ``(samples, classes)``.
-        labels: Shape ``(samples,)``.
-    """
-    return float((scores.argmax(axis=1) == labels).mean())
-
-
 def best_classes(scores: Scores, count: int) -> NDArray[np.intp]:
     """Return the *count* best classes of one row of scores, best first, ties by class."""
     return np.argsort(-scores, kind="stable")[:count]

@@ -21,12 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.datasets.assets import resolve
-from edgeperf.datasets.base import Array, DatasetError, SampleLibrary, Score
+from edgeperf.datasets.base import Array, DatasetError, OneNumber, SampleLibrary
 from edgeperf.datasets.catalogue import data_for
 from edgeperf.datasets.classification import ScoreReader, best_classes, require_finite
 from edgeperf.datasets.encoding import Encoder, Meaning, one_input
 from edgeperf.datasets.labelled import PERFORMANCE_COUNT
+from edgeperf.datasets.metrics.scoring import score_best
 from edgeperf.datasets.photographs import CLASSES, Decode, Photograph, decoder, read_folder
+from edgeperf.datasets.score import Decoding, Gate, Score
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
 WITH_BACKGROUND = 1001
@@ -50,6 +52,12 @@ class ImageNet:
     reference: float | None = None
     timed_postprocessing = False
     loadgen_model = "imagenet"
+    gate = Gate()
+    decoding: Decoding | None = None
+
+    def __init__(self) -> None:
+        """Know of no reference: each model of the catalogue has its own."""
+        self.reference_metrics: dict[str, float] = {}
 
     def open(
         self,
@@ -80,7 +88,7 @@ class ImageNet:
         return Photographs(photographs, size, decode, encoder, reader)
 
 
-class Photographs:
+class Photographs(OneNumber):
     """Photographs on disk, decoded when written."""
 
     def __init__(
@@ -107,8 +115,9 @@ class Photographs:
         """Decode, crop, resize and encode photograph *index*."""
         self._encoder.write(self._decode(self._photographs[index].path, self._size), out[0])
 
-    def predict(self, outputs: Sequence[Array], out: Array) -> None:
+    def predict(self, index: int, outputs: Sequence[Array], out: Array) -> None:
         """Keep the five best classes and their scores; all NaN if a score is not finite."""
+        del index
         scores = np.empty(self._reader.count, np.float32)
         self._reader.read(outputs, scores)
         if np.isfinite(scores).all():
@@ -140,8 +149,7 @@ class Photographs:
                 for photograph, best in zip(self._photographs, predictions[:, 0], strict=True)
             ]
         )
-        metrics = {"top1": float(right[:, 0].mean()), "top5": float(right.any(axis=1).mean())}
-        return Score(metric="top1", value=metrics["top1"], metrics=metrics, samples=len(right))
+        return score_best(predictions[:, 0].astype(np.int64), right, gate="top1")
 
 
 def _image_size(inputs: Sequence[TensorSpec]) -> tuple[int, int]:

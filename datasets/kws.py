@@ -4,14 +4,9 @@ The samples are the 1000 official stimuli: 49 frames of 10 coefficients, stored 
 reference model's int8 input takes them. A float model takes them dequantised.
 """
 
-from edgeperf.datasets.binary import (
-    average_precision,
-    has_both_classes,
-    recall_at_precision,
-    roc_auc,
-)
 from edgeperf.datasets.encoding import Meaning
-from edgeperf.datasets.labelled import ArrayTask, Labels, Predictions
+from edgeperf.datasets.labelled import ArrayTask
+from edgeperf.datasets.metrics.scoring import Question
 from edgeperf.datasets.npz import Layout
 from edgeperf.datasets.tensors import Quantisation
 
@@ -49,14 +44,5 @@ class KeywordSpotting(ArrayTask):
         divisor=(1 / SCALE,),
         int8=Quantisation(scale=SCALE, zero_point=ZERO_POINT),
     )
-
-    def more_metrics(self, predictions: Predictions, labels: Labels) -> dict[str, float]:
-        """Return how well "yes" (8.9 % of the samples) is told from the rest."""
-        said_yes, score = labels == YES, predictions[:, YES]
-        if not has_both_classes(said_yes):
-            return {}
-        return {
-            "yes_vs_rest_pr_auc": average_precision(score, said_yes),
-            "yes_vs_rest_roc_auc": roc_auc(score, said_yes),
-            "yes_recall_at_p95": recall_at_precision(score, said_yes, 0.95),
-        }
+    #: "Yes" is 8.9 % of the samples: a rare word to be told from the rest.
+    question = Question(gate="top1", positive=YES, precisions=(0.95,))

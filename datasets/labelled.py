@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.datasets.assets import resolve
-from edgeperf.datasets.base import Array, SampleLibrary, Score
+from edgeperf.datasets.base import Array, OneNumber, SampleLibrary
 from edgeperf.datasets.catalogue import data_for, find_model
-from edgeperf.datasets.classification import ScoreReader, require_finite, top1
+from edgeperf.datasets.classification import ScoreReader, require_finite
 from edgeperf.datasets.encoding import Encoder, Meaning
+from edgeperf.datasets.metrics.scoring import Question, score_classes
 from edgeperf.datasets.npz import Layout, read_labelled
+from edgeperf.datasets.score import Decoding, Gate, Score
 from edgeperf.datasets.tensors import TensorSpec
 
 Labels = NDArray[np.int64]
@@ -29,7 +31,7 @@ PERFORMANCE_COUNT = 1024
 SERVER_LATENCY_NS = 10_000_000
 
 
-class LabelledArrays:
+class LabelledArrays(OneNumber):
     """Samples and labels in memory, encoded when written."""
 
     def __init__(
@@ -53,13 +55,10 @@ class LabelledArrays:
         """Encode sample *index* into the model's one input."""
         self._encoder.write(self._samples[index], out[0])
 
-    def predict(self, outputs: Sequence[Array], out: Array) -> None:
+    def predict(self, index: int, outputs: Sequence[Array], out: Array) -> None:
         """Read the scores out of the model's one output."""
+        del index
         self._reader.read(outputs, out)
-
-    def logged(self, prediction: Array) -> float:
-        """Return the best class, or the score where there is only one."""
-        return float(prediction[0]) if prediction.size == 1 else float(np.argmax(prediction))
 
     @property
     def prediction_shape(self) -> tuple[int, ...]:
@@ -87,11 +86,14 @@ class LabelledTask(ABC):
     performance_count: int = PERFORMANCE_COUNT
     server_latency_ns: int = SERVER_LATENCY_NS
     timed_postprocessing: bool = False
+    gate: Gate = Gate()
+    decoding: Decoding | None = None
 
     def __init__(self) -> None:
-        """Look up the FP32 value of the model that has the task's own name."""
+        """Look up what is known of the FP32 model that has the task's own name."""
         model = find_model(self.name)
         self.reference: float | None = model.reference if model else None
+        self.reference_metrics: dict[str, float] = dict(model.reference_metrics) if model else {}
         self.loadgen_model = self.name
 
     @abstractmethod
@@ -103,7 +105,7 @@ class LabelledTask(ABC):
         """
 
     @abstractmethod
-    def metrics(self, predictions: Predictions, labels: Labels) -> dict[str, float]:
+    def score(self, predictions: Predictions, labels: Labels) -> Score:
         """Return every metric, the gate's among them.
 
         Args:
@@ -136,13 +138,7 @@ class LabelledTask(ABC):
 
     def _score(self, predictions: Predictions, labels: Labels) -> Score:
         require_finite(self.name, predictions)
-        metrics = self.metrics(predictions, labels)
-        return Score(
-            metric=self.metric,
-            value=metrics[self.metric],
-            metrics=metrics,
-            samples=len(predictions),
-        )
+        return self.score(predictions, labels)
 
 
 class ArrayTask(LabelledTask):
@@ -150,6 +146,7 @@ class ArrayTask(LabelledTask):
 
     layout: Layout
     metric = "top1"
+    question = Question(gate="top1")
 
     def __init__(self) -> None:
         """Take the shapes from the layout."""
@@ -161,10 +158,6 @@ class ArrayTask(LabelledTask):
         """Read the NPZ file."""
         return read_labelled(path, self.layout)
 
-    def metrics(self, predictions: Predictions, labels: Labels) -> dict[str, float]:
-        """Return top-1 and whatever the subclass adds."""
-        return {"top1": top1(predictions, labels), **self.more_metrics(predictions, labels)}
-
-    def more_metrics(self, _predictions: Predictions, _labels: Labels) -> dict[str, float]:
-        """Return what the task reports beside top-1."""
-        return {}
+    def score(self, predictions: Predictions, labels: Labels) -> Score:
+        """Return top-1 and all that goes with classes."""
+        return score_classes(predictions, labels, self.layout.classes, self.question)

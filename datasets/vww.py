@@ -4,14 +4,9 @@ The samples are the openly licensed part of MLPerf Tiny's own 1000, 96x96 RGB. M
 take ``pixel / 255`` and give two scores, no person and person.
 """
 
-from edgeperf.datasets.binary import (
-    average_precision,
-    has_both_classes,
-    recall_at_precision,
-    roc_auc,
-)
 from edgeperf.datasets.encoding import Meaning
-from edgeperf.datasets.labelled import ArrayTask, Labels, Predictions
+from edgeperf.datasets.labelled import ArrayTask
+from edgeperf.datasets.metrics.scoring import Question
 from edgeperf.datasets.npz import Layout
 from edgeperf.datasets.tensors import Quantisation
 
@@ -29,14 +24,4 @@ class VisualWakeWords(ArrayTask):
     meaning = Meaning(
         divisor=(255.0,), int8=Quantisation(scale=0.003921568859368563, zero_point=-128)
     )
-
-    def more_metrics(self, predictions: Predictions, labels: Labels) -> dict[str, float]:
-        """Return how well the person's score separates the two classes."""
-        person, score = labels == PERSON, predictions[:, PERSON]
-        if not has_both_classes(person):
-            return {}
-        return {
-            "roc_auc": roc_auc(score, person),
-            "pr_auc": average_precision(score, person),
-            "recall_at_p95": recall_at_precision(score, person, 0.95),
-        }
+    question = Question(gate="top1", positive=PERSON, precisions=(0.95,))

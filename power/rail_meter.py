@@ -6,10 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from edgeperf.power.sysfs import FileMeter
-
 from edgeperf.power.base import Chunk, Identity, MeterInputError, MeterReplyError, State
 from edgeperf.power.rails import Rail, RailDecoder, named_files
+from edgeperf.power.sysfs import FileMeter
 
 #: Rails that are the whole board's or module's input: the others are parts of them.
 TOTAL = re.compile(r"VDD_IN|POM_5V_IN|VIN|(.*\W)?total(\W.*)?", re.IGNORECASE)

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgeperf.power.sysfs import number_lines, read_number, read_text, why_unreadable
-
 from edgeperf.power.base import NAN, Chunk, Reading, State
 from edgeperf.power.samples import ReadingDecoder
+from edgeperf.power.sysfs import number_lines, read_number, read_text, why_unreadable
 
 HWMON = "sys/class/hwmon"
 JETPACK4 = "sys/bus/i2c/drivers/ina3221x"

@@ -18,7 +18,7 @@ from edgeperf.agent.run.calibrate import (
 )
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.jobs import LoadPlan
-from edgeperf.agent.run.team import CAPACITY, MAX_CHUNKS
+from edgeperf.agent.run.shared import CAPACITY, MAX_CHUNKS
 
 GB = 1_000_000_000
 MS = 1_000_000

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from edgeperf.datasets import open_task
 from edgeperf.datasets.assets import resolve
-from edgeperf.datasets.base import Array, Score
+from edgeperf.datasets.base import Array
 from edgeperf.datasets.catalogue import CatalogueModel, ModelFile, models
+from edgeperf.datasets.score import Score
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
 #: Runtime -> the formats it takes, named as in expected.json.
@@ -26,24 +27,35 @@ RUNTIMES = {
     "onnxruntime": (".onnx",),
     "openvino": (".tflite", ".onnx"),
 }
+#: What a runtime cannot load: OpenVINO has no TFLite_Detection_PostProcess.
+UNREADABLE = {("ssd_mobilenet_v1_coco_u8.tflite", "openvino")}
 CASES = [
     pytest.param(model, file, runtime, id=f"{model.name}-{file.precision}{file.format}@{runtime}")
     for model in models()
     for file in model.files
     for runtime, formats in RUNTIMES.items()
-    if file.format in formats
+    if file.format in formats and (file.asset.name, runtime) not in UNREADABLE
 ]
-#: Metrics of a task, and their names in expected.json where those differ.
-RENAMED = {("cifar10", "top1"): "top1_coco32"}
+#: Metric in expected.json -> what it is called here, where the names differ.
+RENAMED = {
+    "top1_coco32": "top1",
+    "recall_at_p95": "recall@precision=0.95",
+    "recall_at_p80": "recall@precision=0.8",
+    "yes_vs_rest_pr_auc": "pr_auc[yes]",
+    "yes_vs_rest_roc_auc": "roc_auc[yes]",
+    "yes_recall_at_p95": "recall@precision=0.95[yes]",
+}
 #: Known accuracy of the bundled model, all files and runtimes alike.
 DIGITS = {"top1": 352 / 360}
 
 #: Models with float files whose weights are float too: those of ``kws`` are int8, which
-#: LiteRT computes with as such and the others do not.
+#: LiteRT computes with as such and the others do not. Boxes may change places.
 AGREEING = [
     model
     for model in models()
-    if model.name != "kws" and any(file.precision == "float" for file in model.files)
+    if model.name != "kws"
+    and not model.task.startswith("coco")
+    and any(file.precision == "float" for file in model.files)
 ]
 
 Infer = Callable[[Array], Sequence[Array]]
@@ -115,7 +127,9 @@ def _load_openvino(path: Path) -> Loaded:
         return [
             TensorSpec(
                 name=port.any_name,
-                shape=tuple(port.shape),
+                shape=tuple(
+                    axis.get_length() if axis.is_static else -1 for axis in port.partial_shape
+                ),
                 dtype=np.dtype(port.element_type.to_dtype()).name,
             )
             for port in ports
@@ -143,7 +157,7 @@ def answer(task: str, path: Path, runtime: str) -> tuple[Score, NDArray[np.float
     predictions = np.empty((len(library), *library.prediction_shape), np.float32)
     for index, prediction in enumerate(predictions):
         library.write(index, [sample])
-        library.predict(infer(sample), prediction)
+        library.predict(index, infer(sample), prediction)
     return library.score(predictions), predictions
 
 
@@ -169,8 +183,12 @@ def test_accuracy_is_the_known_one(
     """Each metric of model@runtime comes out as it is known, within 0.2 points."""
     score, _ = answer(model.task, resolve(file.asset), runtime)
     known = known_metrics(models_dir, file, runtime)
-    expected = {name: known[RENAMED.get((model.task, name), name)] for name in score.metrics}
-    assert score.metrics == pytest.approx(expected, abs=0.002)
+    expected = {RENAMED.get(name, name): value for name, value in known.items()}
+    judged = expected.keys() & score.metrics.keys()
+    assert score.metric in judged
+    assert {RENAMED[name] for name in known if name in RENAMED} <= judged
+    found = {name: score.metrics[name] for name in judged}
+    assert found == pytest.approx({name: expected[name] for name in judged}, abs=0.002)
 
 
 @pytest.mark.parametrize("model", AGREEING, ids=lambda model: model.name)

@@ -13,6 +13,7 @@ from edgeperf.datasets import TASKS, open_task, task_names
 from edgeperf.datasets.assets import resolve
 from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.catalogue import data_for, models
+from edgeperf.datasets.own.taskfile import TaskFile
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
 #: Task -> shape of its samples and number of scores, as its usual model has them.
@@ -83,6 +84,24 @@ def test_every_task_opens_with_its_usual_model(name: str) -> None:
     assert task.reference == own.get(name)
 
 
+@pytest.mark.parametrize("name", sorted(set(task_names()) - set(TASKS)))
+def test_every_profile_says_what_it_is(name: str) -> None:
+    """A task file that comes along names its title, gate, source, licence and size."""
+    task = open_task(name)
+    assert task.name == name
+    assert task.metric in ("mAP", "top1")
+    assert task.timed_postprocessing == (task.metric == "mAP")
+    file = task.file  # type: ignore[attr-defined]
+    assert file.title != TaskFile().title
+    assert file.data.source
+    assert file.data.licence
+    assert file.data.samples > 1000
+    if file.data.catalogue is None:
+        inputs, outputs = [tensor((1, 8, 8, 3))], [tensor((1, 2))]
+        with pytest.raises(DatasetError, match=f"task {name}: names no samples; give --data"):
+            task.open(inputs, outputs)
+
+
 def test_unknown_task_lists_the_known_ones() -> None:
     """A typo is answered with what there is."""
     with pytest.raises(InputError, match=r"^no task 'kwz'; known: ai4i, cifar10, .*, vww"):
@@ -100,7 +119,8 @@ def test_other_packages_bring_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "[edgeperf.tasks]\nmine = theirs:Mine\nbroken = theirs:Nothing\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert task_names() == (*TASKS, "broken", "mine")
+    assert task_names()[: len(TASKS)] == tuple(TASKS)
+    assert task_names()[-2:] == ("broken", "mine")
     task = open_task("mine")
     assert (task.name, task.reference) == ("mine", None)
     with pytest.raises(InputError, match=r"^task 'broken', from theirs:Nothing, does not load: "):
@@ -186,7 +206,7 @@ def test_background_class_is_taken_off() -> None:
     scores[0, [0, 285, 8]] = 255, 200, 100
     library = open_usual("imagenet", y=tensor((1, 1001), "uint8", name="y"))
     out = np.empty(library.prediction_shape, np.float32)
-    library.predict([scores], out)
+    library.predict(0, [scores], out)
     assert out[0].tolist() == [284, 7, 0, 1, 2]
     assert out[1].tolist() == [200 / 256, 100 / 256, 0, 0, 0]
 
@@ -208,7 +228,7 @@ def test_predictions_are_real_numbers(
     """Scores are dequantised, whatever the output's type; too large ones become infinite."""
     library = open_usual("vww", y=y)
     out = np.empty(library.prediction_shape, np.float32)
-    library.predict([stored_scores], out)
+    library.predict(0, [stored_scores], out)
     assert out.tolist() == expected
 
 
@@ -219,7 +239,7 @@ def test_answers_that_are_no_numbers_are_refused(task: str) -> None:
     predictions = np.zeros((len(library), *library.prediction_shape), np.float32)
     nan = np.full((1, USUAL[task][1]), np.nan, np.float32)
     for index in range(7):
-        library.predict([nan], predictions[index])
+        library.predict(index, [nan], predictions[index])
     with pytest.raises(
         DatasetError, match=rf"task {task}: 7 of {len(library)} answers are not fin"
     ):

@@ -55,7 +55,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def drawn(program: Path, count: int, seed: int, target_qps: float) -> NDArray[np.int64]:
     """Return what the program draws."""
-    command = [program, str(count), str(seed), float(target_qps).hex()]
+    command = [str(program), str(count), str(seed), float(target_qps).hex()]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return np.array(lines.split(), np.int64)
 

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("show:show", "Show a result."),
     "models": ("listings:models", "List the models of the catalogue."),
     "tasks": ("listings:tasks", "List the tasks."),
+    "task": ("task:task", "Write and check task files for your own samples."),
     "backends": ("listings:backends", "List the runtimes, and why one is missing."),
     "meter": ("meter:meter", "Find, try and record power meters."),
     "simulate-meter": (

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,10 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--task", help="Task that asks the question; default: the catalogue model's own.")
-@click.option("--data", metavar="PATH", help="Your own labelled samples in the task's format.")
+@click.option(
+    "--task", help="Task, or your own task file (.toml); default: the catalogue model's own."
+)
+@click.option("--data", metavar="PATH", help="Your own labelled samples: a folder or a file.")
 @click.option("--backend", help="Runtime; default: what fits the file (see: edgeperf backends).")
 @click.option("--precision", type=_choice(Precision), help="Which of a catalogue model's files.")
 @click.option("--scenario", type=_choice(Scenario), help="How queries arrive.  [SingleStream]")
@@ -67,7 +69,9 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
 @click.option("--min-duration", type=float, metavar="S", help="Instead of the preset's.")
 @click.option("--min-queries", "min_query_count", type=int, help="Instead of the preset's.")
 @click.option("--no-accuracy", is_flag=True, help="Skip the accuracy test; the result says so.")
-@click.option("--gate", type=float, help="Share of the FP32 reference to reach.  [0.99]")
+@click.option(
+    "--gate", type=float, help="Share of the FP32 reference to reach; default: the task's own gate."
+)
 @click.option("--ungated", is_flag=True, help="Show performance although the gate was missed.")
 @click.option("--seed", type=int, help="Seed of generated inputs.  [0]")
 @click.option("--stall", "stall_s", type=float, metavar="S", help="Without an answer: hung.  [60]")
@@ -177,10 +181,7 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
         _check_text(name, value)
     fields["accuracy"] = not fields.pop("no_accuracy", False)
     fields["options"] = dict(_pair("--option", text) for text in fields.pop("options", ()))
-    fields["shapes"] = {
-        name: _shape(name, text)
-        for name, text in (_pair("--input", text) for text in fields.pop("shapes", ()))
-    }
+    fields["shapes"] = shapes_of(fields.pop("shapes", ()))
     if "cores" in fields:
         fields["cores"] = _cores(fields["cores"])
     if "clock" in fields:
@@ -224,6 +225,15 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     if not equals or not name:
         raise SpecError(f"{option} {text}: expected NAME=VALUE")
     return name, value
+
+
+def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Read ``--input NAME=SHAPE``, as often as it was given.
+
+    Raises:
+        SpecError: One is not that.
+    """
+    return {name: _shape(name, text) for name, text in (_pair("--input", text) for text in texts)}
 
 
 def _shape(name: str, text: str) -> tuple[int, ...]:

@@ -11,6 +11,8 @@ from edgeperf.agent.result import Percentiles, Performance, Result, Severity, St
 
 _COLOUR = {Status.VALID: "bold green", Status.SUSPECT: "bold yellow", Status.INVALID: "bold red"}
 _SIGN = {Severity.INVALID: "✗", Severity.SUSPECT: "!", Severity.NOTE: "·"}
+#: Too many to print; ``result.json`` has them.
+_PER_CLASS = ("recall[", "precision[", "f1[")
 _HEADLINES = {
     "latency_p90_early_stopping": ("latency p90", "early-stopping estimate"),
     "query_latency_p99_early_stopping": ("query p99", "early-stopping estimate"),
@@ -69,12 +71,19 @@ def _accuracy(result: Result) -> list[tuple[str, str]]:
     accuracy = result.accuracy
     if not accuracy.measured or accuracy.value is None:
         return [("accuracy", f"not measured: {accuracy.why_not}")]
-    text = f"{accuracy.metric} {accuracy.value:.4f} over {accuracy.samples} samples"
+    low, high = accuracy.intervals.get(accuracy.metric or "", (None, None))
+    text = f"{accuracy.metric} {accuracy.value:.4f}"
+    if low is not None:
+        text += f" [{low:.4f}, {high:.4f}]"
+    text += f" over {accuracy.samples} samples"
     if accuracy.threshold is not None:
         word = "passes" if accuracy.passed else "misses"
-        text += f"; {word} {accuracy.threshold:.4f} = {accuracy.gate:.1%} of FP32"
+        share = "" if accuracy.gate is None else f" = {accuracy.gate:.1%} of FP32"
+        text += f"; {word} {accuracy.threshold:.4f}{share}"
     others = ", ".join(
-        f"{name} {value:.4f}" for name, value in accuracy.metrics.items() if name != accuracy.metric
+        f"{name} {value:.4f}"
+        for name, value in accuracy.metrics.items()
+        if name != accuracy.metric and not name.startswith(_PER_CLASS)
     )
     return [("accuracy", text), *([("", others)] if others else [])]
 

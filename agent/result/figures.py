@@ -2,6 +2,8 @@
 
 import msgspec
 
+from edgeperf.datasets.score import ClassScore
+
 
 class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     """The accuracy test.
@@ -9,14 +11,18 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         measured: False means that nothing is known about the answers; ``why_not`` says why.
         metric: Name of the gate's metric.
-        value: Its value, 0 to 1.
+        value: Its value: shares from 0 to 1, BLEU from 0 to 100.
         metrics: Every metric that the task computes.
         samples: Distinct samples answered.
         reference: FP32 value of the metric, None when there is none to compare with.
         reference_source: Where the reference comes from.
-        gate: Share of the reference that is asked.
-        threshold: ``gate * reference``.
-        passed: Whether the threshold was reached; None without a reference.
+        gate: Share of the reference that is asked; None where the user's own floor decides.
+        threshold: ``gate * reference``, or that floor; for a metric that is better when
+            lower, the most it may be.
+        passed: Whether the threshold was kept; None without one.
+        intervals: 95 % bootstrap interval of each metric that has one.
+        classes: Each class, where answers are classes.
+        confusion: How often each class (row) was answered with each (column).
     """
 
     measured: bool
@@ -30,6 +36,9 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     gate: float | None = None
     threshold: float | None = None
     passed: bool | None = None
+    intervals: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+    classes: tuple[ClassScore, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):

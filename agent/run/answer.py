@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.agent.run.jobs import DataPlan, SutPlan
-from edgeperf.agent.run.team import Shared
+from edgeperf.agent.run.shared import Shared
 from edgeperf.backends import open_backend
 from edgeperf.backends.base import Session, SessionOptions
 from edgeperf.datasets import open_task
@@ -73,19 +73,32 @@ def performance_answer(session: Session, shared: Shared) -> Callable[[int], None
     return answer
 
 
+def timed_answer(session: Session, shared: Shared, library: SampleLibrary) -> Callable[[int], None]:
+    """Return the timed call of a task whose postprocessing counts: infer and make the answer."""
+    infer, slots, results, predict = session.infer, shared.slots, session.results, library.predict
+    prediction = np.empty(library.prediction_shape, np.float32)
+
+    def answer(index: int) -> None:
+        infer(slots[index])
+        predict(index, results, prediction)
+
+    return answer
+
+
 def accuracy_answer(
     session: Session, shared: Shared, library: SampleLibrary
 ) -> Callable[[int], None]:
     """Return the same call, which then also keeps the prediction for the metric and the log."""
     infer, slots, results = session.infer, shared.slots, session.results
-    predictions, payloads = shared.predictions, shared.payloads
-    if predictions is None or payloads is None:
-        raise ValueError("accuracy mode without a block for predictions")
+    answers = shared.answers
+    if answers is None:
+        raise ValueError("accuracy mode without a block for answers")
+    predictions, payloads, sizes = answers.predictions, answers.payloads, answers.sizes
 
     def answer(index: int) -> None:
         infer(slots[index])
         prediction = predictions[index]
-        library.predict(results, prediction)
-        payloads[index] = library.logged(prediction)
+        library.predict(index, results, prediction)
+        sizes[index] = library.payload(index, prediction, payloads[index])
 
     return answer

@@ -14,8 +14,9 @@ from edgeperf import InputError
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.jobs import LoadPlan
 from edgeperf.agent.run.loadgen import Hints
+from edgeperf.agent.run.shared import MAX_CHUNKS
 from edgeperf.agent.run.size import check_size, needed_hint_ns
-from edgeperf.agent.run.team import MAX_CHUNKS, Team
+from edgeperf.agent.run.team import Team
 
 #: Work that an Offline worker takes at a time: taking costs 3 µs, an idle end of the run
 #: at most one chunk.

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from edgeperf import EdgeperfError
-from edgeperf.agent.run.jobs import Failure, Message, PrepareJob, WorkerJob, decode_job
+from edgeperf.agent.run.jobs import ExamineJob, Failure, Message, PrepareJob, WorkerJob, decode_job
 from edgeperf.agent.run.process import die_with
 
 
@@ -70,6 +70,10 @@ def _work(channel: Channel) -> None:
         from edgeperf.agent.run.prepare import prepare  # noqa: PLC0415 - each child loads its own part
 
         channel.say(prepare(job))
+    elif isinstance(job, ExamineJob):
+        from edgeperf.agent.run.examine import examine  # noqa: PLC0415 - each child loads its own part
+
+        channel.say(examine(job))
     elif isinstance(job, WorkerJob):
         from edgeperf.agent.run.worker import work  # noqa: PLC0415 - each child loads its own part
 

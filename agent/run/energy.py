@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgeperf.power.recorder import Recorder, Recording
-
 from edgeperf.agent.events import Phase
 from edgeperf.agent.result import Reason, Severity
 from edgeperf.agent.run.jobs import Done
@@ -19,6 +17,7 @@ from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.spec import Preset
 from edgeperf.power.base import MeterError
 from edgeperf.power.measure import measure
+from edgeperf.power.recorder import Recorder, Recording
 from edgeperf.power.result import PowerResult
 from edgeperf.power.trace import PowerTrace
 

@@ -157,8 +157,8 @@ class _Run:
             )
 
     def _keep_predictions(self, test: Measurement) -> None:
-        if test.predictions is not None:
-            np.savez(self._path / "predictions.npz", predictions=test.predictions)
+        if test.answers is not None:
+            np.savez(self._path / "predictions.npz", predictions=test.answers.predictions)
 
     def _may_perform(self) -> bool:
         blocked = self._accuracy.passed is False or any(
@@ -243,7 +243,7 @@ class _Run:
             verdict=self._verdict(),
             spec=msgspec.to_builtins(plan.spec),
             model=model_of(plan, prepared),
-            task=plan.data.task,
+            task=plan.task,
             sut=None if test is None else sut_of(plan, prepared, test),
             accuracy=self._accuracy,
             performance=self._performance,

@@ -6,8 +6,10 @@ import msgspec
 
 from edgeperf import EdgeperfError
 from edgeperf.agent.run.memory import Field
+from edgeperf.agent.run.seen import Seen
 from edgeperf.backends.base import RuntimeInfo
-from edgeperf.datasets.base import Score
+from edgeperf.datasets.own.taskfile import TaskFile
+from edgeperf.datasets.score import Score
 from edgeperf.datasets.tensors import TensorSpec
 
 
@@ -33,16 +35,18 @@ class DataPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Where samples come from.
 
     Attributes:
-        task: Name of the task; None for inputs without labels.
+        task: Name of the task, or its file; None for inputs without labels.
         data: The user's own samples in the task's format.
         inputs_file: NPZ with one array per input, for a model without a task.
         seed: Seed of generated inputs.
+        timed_postprocessing: Whether making the answer out of the outputs is timed.
     """
 
     task: str | None
     data: str | None
     inputs_file: str | None
     seed: int
+    timed_postprocessing: bool = False
 
 
 class PrepareJob(msgspec.Struct, frozen=True, kw_only=True, tag="prepare"):
@@ -69,6 +73,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
         library_size: Samples in the library.
         slots: Samples that the input block holds at a time.
         prediction_shape: Shape of one prediction, None without a task.
+        payload_bytes: The most that LoadGen's accuracy log gets of one answer.
         fields: Layout of the input block.
         first_answer_finite: Whether the first answer has only finite numbers.
     """
@@ -79,6 +84,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
     library_size: int
     slots: int
     prediction_shape: tuple[int, ...] | None
+    payload_bytes: int
     fields: tuple[Field, ...]
     first_answer_finite: bool
 
@@ -168,7 +174,43 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True, tag="worker"):
     wiring: Wiring
 
 
-Job = PrepareJob | WorkerJob
+class ExamineJob(msgspec.Struct, frozen=True, kw_only=True, tag="examine"):
+    """Describe the model, and answer a few samples by each of several task files.
+
+    Attributes:
+        cores: Cores to work on.
+        tasks: By which to make inputs and read outputs; none only describes the model.
+        samples: How many samples of each, at most.
+        most_s: When to leave out the remaining task files.
+        details: Whether each sample is described.
+        pictures: Folder for the inputs of the samples as pictures; None draws none.
+    """
+
+    sut: SutPlan
+    data: DataPlan
+    cores: tuple[int, ...]
+    tasks: tuple[TaskFile, ...] = ()
+    samples: int = 5
+    most_s: float = 60.0
+    details: bool = False
+    pictures: str | None = None
+
+
+Job = PrepareJob | WorkerJob | ExamineJob
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True, tag="examined"):
+    """What an examine job found out.
+
+    Attributes:
+        inputs: The model's inputs.
+        outputs: Its outputs.
+        seen: One for each task file, in order, as far as time allowed.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    seen: tuple[Seen, ...]
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
@@ -229,7 +271,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     exit_code: int
 
 
-Message = Prepared | Ready | Calibrated | Done | Failure
+Message = Prepared | Examined | Ready | Calibrated | Done | Failure
 
 _decode_message = msgspec.json.Decoder(Message)
 _decode_job = msgspec.json.Decoder(Job)

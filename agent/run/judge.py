@@ -1,12 +1,13 @@
 """What the accuracy test is worth: LoadGen's log must hold exactly what was scored."""
 
-import numpy as np
-
 from edgeperf.agent.result import Accuracy, Reason, Severity
 from edgeperf.agent.run.jobs import Prepared
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError, read_answers
 from edgeperf.agent.run.measure import Measurement
-from edgeperf.agent.run.plan import Plan
+from edgeperf.agent.run.plan import SHARE, Plan
+from edgeperf.datasets.metrics.misuse import floor_remarks, lost_remarks, share_remarks
+from edgeperf.datasets.metrics.names import falls
+from edgeperf.datasets.score import Remark, Score
 
 
 def judge_answers(
@@ -28,10 +29,9 @@ def judge_answers(
         Reason(code="loadgen-error", severity=Severity.INVALID, text=f"accuracy test: {error}")
         for error in log.errors
     ]
-    payloads = test.payloads
-    same = payloads is not None and all(
-        np.array_equal(answer, payloads[index : index + 1], equal_nan=True)
-        for index, answer in answers.items()
+    given = test.answers
+    same = given is not None and all(
+        answer == given.payload(index) for index, answer in answers.items()
     )
     if len(answers) != prepared.library_size or not same:
         text = f"LoadGen logged answers to {len(answers)} of {prepared.library_size} samples" + (
@@ -44,8 +44,21 @@ def judge_answers(
         why = (test.done.not_scored if test.done else None) or "not scored"
         reasons.append(Reason(code="answers-not-finite", severity=Severity.INVALID, text=why))
         return Accuracy(measured=False, passed=False, why_not=why)
-    reference = plan.model.reference
-    threshold = None if reference is None else plan.spec.gate * reference
+    found = _judged(plan, score)
+    reasons += map(_reason, _remarks(plan, score, found.threshold))
+    return found
+
+
+def _judged(plan: Plan, score: Score) -> Accuracy:
+    """Lay the score beside what is asked."""
+    reference, gate = plan.model.reference, plan.gate
+    lower = falls(score.metric)
+    threshold = gate.floor
+    if threshold is None and reference is not None and gate.share is not None:
+        threshold = reference / gate.share if lower else reference * gate.share
+    passed = None
+    if threshold is not None:
+        passed = score.value <= threshold if lower else score.value >= threshold
     return Accuracy(
         measured=True,
         metric=score.metric,
@@ -54,7 +67,26 @@ def judge_answers(
         samples=score.samples,
         reference=reference,
         reference_source=plan.model.reference_source,
-        gate=plan.spec.gate,
+        gate=gate.share,
         threshold=threshold,
-        passed=None if threshold is None else score.value >= threshold,
+        passed=passed,
+        intervals=score.intervals,
+        classes=score.classes,
+        confusion=score.confusion,
     )
+
+
+def _remarks(plan: Plan, score: Score, threshold: float | None) -> tuple[Remark, ...]:
+    """Return what a reader of these answers must know, beyond whether they passed."""
+    remarks, reference = score.remarks, plan.model.reference
+    if plan.gate.floor is not None:
+        remarks += floor_remarks(score, plan.gate.floor)
+    elif threshold is not None and reference is not None:
+        remarks += share_remarks(score, reference, threshold)
+    share = plan.gate.share or SHARE
+    return remarks + lost_remarks(score.metrics, plan.reference_metrics, score.metric, share)
+
+
+def _reason(remark: Remark) -> Reason:
+    severity = Severity.SUSPECT if remark.doubt else Severity.NOTE
+    return Reason(code=remark.code, severity=severity, text=f"accuracy: {remark.text}")

@@ -12,6 +12,7 @@ from edgeperf.agent.run.calibrate import calibrate, hints_for
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.child import fail
 from edgeperf.agent.run.jobs import Calibrated, Done, WorkerJob
+from edgeperf.agent.run.shared import PROGRESS, Shared
 from edgeperf.agent.run.sut import (
     Issue,
     Service,
@@ -20,7 +21,7 @@ from edgeperf.agent.run.sut import (
     shared_issue,
     single_issue,
 )
-from edgeperf.agent.run.team import PROGRESS, Member, Shared, Team
+from edgeperf.agent.run.team import Member, Team
 from edgeperf.agent.run.worker import Samples, peak_rss_bytes
 from edgeperf.datasets.base import DatasetError
 
@@ -79,7 +80,7 @@ def issue_for(
         return offline_issue(shared, team, job.workers, found.throughput_sps)
     if scenario == "MultiStream":
         return shared_issue(shared, team)
-    if scenario == "Server":
+    if scenario == "Server" or job.load.accuracy:
         return serial_issue(shared, member.answer)
     return single_issue(shared, member.answer)
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from edgeperf import EdgeperfError
 from edgeperf.agent.result import LoadGen
@@ -139,7 +137,7 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("*", " ").split())
 
 
-def read_answers(path: Path) -> dict[int, NDArray[np.float32]]:
+def read_answers(path: Path) -> dict[int, bytes]:
     """Return what ``mlperf_log_accuracy.json`` holds for each distinct sample.
 
     Raises:
@@ -147,9 +145,6 @@ def read_answers(path: Path) -> dict[int, NDArray[np.float32]]:
     """
     try:
         answers = msgspec.json.decode(path.read_bytes(), type=list[_Answer])
-        return {
-            answer.qsl_idx: np.frombuffer(bytes.fromhex(answer.data), np.float32)
-            for answer in answers
-        }
+        return {answer.qsl_idx: bytes.fromhex(answer.data) for answer in answers}
     except (OSError, msgspec.DecodeError, ValueError) as error:
         raise LogError(f"{path}: {error}") from error

@@ -33,12 +33,7 @@ from edgeperf.agent.run.memory import map_fields
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import LOAD_S
 from edgeperf.agent.run.process import Child, ChildDiedError, Children, Deadline, child_environment
-from edgeperf.agent.run.team import (
-    PROGRESS,
-    control_fields,
-    latency_fields,
-    prediction_fields,
-)
+from edgeperf.agent.run.shared import PROGRESS, Answers, control_fields, latency_fields
 from edgeperf.agent.run.watchdog import HungError, StartError, Watchdog
 from edgeperf.agent.run.wiring import wired
 from edgeperf.backends.base import RuntimeInfo
@@ -64,8 +59,7 @@ class Measurement:
         series: Temperatures and frequencies over the test.
         start_ns: Start of each query, CLOCK_MONOTONIC; as far as the test came.
         end_ns: End of each query (Offline: of each sample).
-        predictions: Accuracy mode: shape ``(library_size, *prediction_shape)``.
-        payloads: Accuracy mode: what went into LoadGen's log, per sample.
+        answers: Accuracy mode: what was answered.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -79,8 +73,7 @@ class Measurement:
         self.series: tuple[Sample, ...] = ()
         self.start_ns: NDArray[np.int64] = np.empty(0, np.int64)
         self.end_ns: NDArray[np.int64] = np.empty(0, np.int64)
-        self.predictions: NDArray[np.float32] | None = None
-        self.payloads: NDArray[np.float32] | None = None
+        self.answers: Answers | None = None
 
 
 def measure(
@@ -267,13 +260,8 @@ class _Test:
         offline = self._load.scenario == "Offline"
         left.start_ns = times["start_ns"][: min(1, count) if offline else count].copy()
         left.end_ns = times["end_ns"][:count].copy()
-        shape = self._prepared.prediction_shape
-        if self._load.accuracy and shape is not None:
-            answers = map_fields(
-                self._wiring.predictions, prediction_fields(self._prepared.library_size, shape)
-            )
-            left.predictions = answers["predictions"].copy()
-            left.payloads = answers["payloads"].copy()
+        if self._load.accuracy and self._prepared.prediction_shape is not None:
+            left.answers = Answers(self._wiring.predictions, self._prepared)
         peaks = {self._roles[child].index: peak for child, peak in self._peak_rss.items()}
         left.workers = tuple(_with_peak(worker, peaks) for worker in left.workers)
         return left

@@ -45,11 +45,13 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         model: The file.
         backend: Name of the backend that runs it.
         task: Name of the catalogue model's own task; None for a file of the user's.
+        reference_metrics: Other metrics of the catalogue model in FP32, on that task's samples.
     """
 
     model: ModelFile
     backend: str
     task: str | None
+    reference_metrics: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def choose_model(spec: RunSpec) -> Choice:
@@ -63,7 +65,12 @@ def choose_model(spec: RunSpec) -> Choice:
         model, backend = _own_model(spec)
         return Choice(model=model, backend=backend, task=None)
     model, backend = _catalogue_model(spec, known, file)
-    return Choice(model=model, backend=backend, task=known.task)
+    return Choice(
+        model=model,
+        backend=backend,
+        task=known.task,
+        reference_metrics=dict(known.reference_metrics),
+    )
 
 
 def with_reference(choice: Choice, task: Task | None) -> ModelFile:

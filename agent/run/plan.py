@@ -13,9 +13,11 @@ import msgspec
 from edgeperf import InputError
 from edgeperf.agent.run.jobs import DataPlan, LoadPlan, SutPlan
 from edgeperf.agent.run.layout import Layout, lay_out
-from edgeperf.agent.run.model_choice import ModelFile, choose_model, with_reference
+from edgeperf.agent.run.model_choice import Choice, ModelFile, choose_model, with_reference
 from edgeperf.agent.spec import Preset, RunSpec, Scenario
-from edgeperf.datasets import open_task
+from edgeperf.datasets import OWN_DATA, open_task
+from edgeperf.datasets.base import Task
+from edgeperf.datasets.score import Gate
 from edgeperf.power import parse_meter_spec
 from edgeperf.power.base import MeterInputError
 
@@ -25,6 +27,9 @@ DURATION_MS = {Preset.VALID: None, Preset.FAST: 60_000, Preset.SMOKE: 2_000}
 #: hold at the 99th percentile; a short preset must not end before.
 SERVER_QUERIES = {Preset.VALID: None, Preset.FAST: 1_000, Preset.SMOKE: 600}
 CALIBRATE_S = {Preset.VALID: 3.0, Preset.FAST: 1.0, Preset.SMOKE: 0.3}
+#: Share of the FP32 reference that MLPerf asks of most benchmarks.
+SHARE = 0.99
+TIMED = ("input hand-over to the runtime", "inference")
 #: MLPerf's bound for the Server scenario where a task names none.
 SERVER_LATENCY_NS = 10_000_000
 
@@ -38,6 +43,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         model: The file under test.
         sut: How it is loaded.
         data: Where samples come from.
+        task: Name of the task, None without one.
+        gate: What the model must reach.
+        reference_metrics: Other metrics of the FP32 model on the same samples.
         layout: Which process runs on which cores.
         loadgen_model: Key in mlperf.conf.
         target_latency_ns: Server's bound.
@@ -49,6 +57,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelFile
     sut: SutPlan
     data: DataPlan
+    task: str | None
+    gate: Gate
+    reference_metrics: dict[str, float]
     layout: Layout
     loadgen_model: str
     target_latency_ns: int
@@ -82,10 +93,8 @@ def make_plan(spec: RunSpec) -> Plan:
     """
     _check_meter(spec)
     choice = choose_model(spec)
-    task_name = spec.task or choice.task
+    task_name = spec.task or choice.task or (OWN_DATA if spec.data else None)
     task = None if task_name is None else open_task(task_name)
-    if task is None and spec.data is not None:
-        raise InputError(f"--data {spec.data}: samples need a --task that says what they mean")
     if task is not None and spec.inputs_file is not None:
         raise InputError(
             f"--inputs {spec.inputs_file}: the task {task_name!r} makes the inputs; use --data for"
@@ -95,6 +104,7 @@ def make_plan(spec: RunSpec) -> Plan:
     bound_ns = task.server_latency_ns if task else SERVER_LATENCY_NS
     if spec.target_latency_ms is not None:
         bound_ns = round(spec.target_latency_ms * 1e6)
+    timed = task is not None and task.timed_postprocessing
     return Plan(
         id=_new_id(model.name, choice.backend, spec),
         spec=spec,
@@ -106,11 +116,20 @@ def make_plan(spec: RunSpec) -> Plan:
             shapes=spec.shapes,
             options=spec.options,
         ),
-        data=DataPlan(task=task_name, data=spec.data, inputs_file=spec.inputs_file, seed=spec.seed),
+        data=DataPlan(
+            task=task_name,
+            data=spec.data,
+            inputs_file=spec.inputs_file,
+            seed=spec.seed,
+            timed_postprocessing=timed,
+        ),
+        task=task.name if task else None,
+        gate=_gate(spec, task),
+        reference_metrics=_reference_metrics(choice, task),
         layout=lay_out(spec),
-        loadgen_model=task.loadgen_model if task else "edgeperf",
+        loadgen_model=_benchmark(spec, task),
         target_latency_ns=bound_ns,
-        timed=_timed(task.timed_postprocessing if task else False),
+        timed=(*TIMED, "postprocessing") if timed else TIMED,
     )
 
 
@@ -125,9 +144,29 @@ def _check_meter(spec: RunSpec) -> None:
         )
 
 
-def _timed(postprocessing: bool) -> tuple[str, ...]:  # noqa: FBT001 - private, one caller
-    parts = ("input hand-over to the runtime", "inference")
-    return (*parts, "postprocessing") if postprocessing else parts
+def _gate(spec: RunSpec, task: Task | None) -> Gate:
+    """Return the gate in force: what was asked of this run goes before the task's own."""
+    if spec.gate is not None:
+        return Gate(share=spec.gate)
+    own = task.gate if task else Gate()
+    if own.floor is None and own.share is None:
+        return Gate(share=SHARE)
+    return own
+
+
+def _reference_metrics(choice: Choice, task: Task | None) -> dict[str, float]:
+    """Return what else is known of the FP32 model, on the samples that will be answered."""
+    if task is None:
+        return {}
+    own = choice.task == task.name and choice.reference_metrics
+    return dict(own or task.reference_metrics)
+
+
+def _benchmark(spec: RunSpec, task: Task | None) -> str:
+    """Return the key in mlperf.conf: short presets keep no benchmark's own counts."""
+    if task is None or spec.preset is not Preset.VALID:
+        return "edgeperf"
+    return task.loadgen_model
 
 
 def _new_id(model: str, backend: str, spec: RunSpec) -> str:

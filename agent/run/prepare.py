@@ -38,6 +38,7 @@ def prepare(job: PrepareJob) -> Prepared:
         library_size=len(library),
         slots=slots,
         prediction_shape=None if labelled is None else labelled.prediction_shape,
+        payload_bytes=0 if labelled is None else labelled.payload_bytes,
         fields=fields,
         first_answer_finite=_finite(session),
     )

@@ -8,7 +8,7 @@ from edgeperf import InputError
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.jobs import LoadPlan
 from edgeperf.agent.run.loadgen import Hints
-from edgeperf.agent.run.team import CAPACITY
+from edgeperf.agent.run.shared import CAPACITY
 
 #: Bytes that LoadGen keeps per query it makes ahead (measured: 317 to 332; Server 400),
 #: and for each further sample of a query.

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 import mlperf_loadgen as lg
 
 from edgeperf.agent.run.calibrate import chunk_size
-from edgeperf.agent.run.team import PROGRESS, Shared, Team, unpack_answers
+from edgeperf.agent.run.shared import PROGRESS, Answers, Shared
+from edgeperf.agent.run.team import Team, unpack_answers
 
 Issue = Callable[[Sequence[int], Sequence[int]], None]
 
-_FLOAT_BYTES = 4
 _READ_BYTES = 1 << 16
 
 
@@ -31,30 +31,34 @@ class Responses:
     """
 
     def __init__(self, shared: Shared) -> None:
-        self._base = 0 if shared.payloads is None else shared.payloads.ctypes.data
-        self._size = _FLOAT_BYTES if self._base else 0
-        self._one = [lg.QuerySampleResponse(0, 0, self._size)]
+        self._answers = shared.answers
+        self._one = [lg.QuerySampleResponse(0, 0, 0)]
         self._pool = list(self._one)
 
     def to_one(self, number: int, index: int) -> list[lg.QuerySampleResponse]:
         """Return response *number* with the answer to sample *index*; until the next call."""
         (response,) = one = self._one
         response.id = number
-        if self._base:
-            response.data = self._base + _FLOAT_BYTES * index
+        if self._answers is not None:
+            _point(response, self._answers, index)
         return one
 
     def to(self, ids: Sequence[int], indices: Sequence[int]) -> list[lg.QuerySampleResponse]:
         """Return the responses *ids* with the answers to samples *indices*; until the next call."""
         while len(self._pool) < len(ids):
-            self._pool.append(lg.QuerySampleResponse(0, 0, self._size))
+            self._pool.append(lg.QuerySampleResponse(0, 0, 0))
         batch = self._pool[: len(ids)]
         for response, number in zip(batch, ids, strict=True):
             response.id = number
-        if self._base:
+        if self._answers is not None:
             for response, index in zip(batch, indices, strict=True):
-                response.data = self._base + _FLOAT_BYTES * index
+                _point(response, self._answers, index)
         return batch
+
+
+def _point(response: lg.QuerySampleResponse, answers: Answers, index: int) -> None:
+    response.data = answers.payloads.ctypes.data + answers.payloads.strides[0] * index
+    response.size = int(answers.sizes[index])
 
 
 def single_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
@@ -77,7 +81,7 @@ def single_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
 
 
 def serial_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
-    """Answer the samples of a query one by one, here: Server with one worker.
+    """Answer the samples of a query one by one, here: Server with one worker, accuracy.
 
     LoadGen counts a query's latency from when it was scheduled, so what waits while this
     one is served is charged with the wait: a queue of one server.

@@ -24,19 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.agent.run.jobs import WorkerJob
-from edgeperf.agent.run.memory import Field, map_fields
+from edgeperf.agent.run.shared import CALL, CHUNK, COUNT, DONE, GENERATION, MODE, Shared
 
 STOP, SHARE, TAKE, SERVE = range(4)
 
-#: Places in the array of control words.
-PROGRESS, GENERATION, COUNT, MODE, CHUNK, CALL, DONE = range(7)
-
-#: Most queries (Offline: samples) whose times one test keeps. 600 s at 9 µs.
-CAPACITY = 1 << 26
-#: Most samples in one MultiStream query.
-MAX_SHARE = 4096
-#: Chunk numbers that fit a pipe of the default size, 64 KiB.
-MAX_CHUNKS = 1 << 14
 #: Longest watch before sleeping: some four times what a sleeping core takes to wake.
 LONGEST_WATCH_NS = 200_000
 #: Shortest watch: what it has become after waits that were all longer.
@@ -44,67 +35,6 @@ SHORTEST_WATCH_NS = 10_000
 
 _TICKET = struct.Struct("<i")
 _QUERY = struct.Struct("<ii")
-
-
-class Shared:
-    """The blocks of a test as one process sees them.
-
-    Attributes:
-        inputs: One array per model input, shape ``(slots, *sample_shape)``.
-        words: Control words, int64.
-        slots: Slot of each sample of the library, int32.
-        start_ns: Start of each query.
-        end_ns: End of each query (Offline: of each sample).
-        predictions: Shape ``(library_size, *prediction_shape)``, float32; accuracy only.
-        payloads: What goes into LoadGen's accuracy log, float32 per sample.
-    """
-
-    def __init__(self, job: WorkerJob) -> None:
-        prepared, wiring = job.prepared, job.wiring
-        self.inputs = list(map_fields(wiring.inputs, prepared.fields).values())
-        control = map_fields(wiring.control, control_fields(prepared.library_size))
-        self.words = control["words"].data
-        self.slots = control["slots"].data
-        self.slot_array = control["slots"]
-        self.share = control["share"].data
-        self.order = control["order"]
-        self.chunk_done = control["chunk_done"].data
-        times = map_fields(wiring.latencies, latency_fields())
-        self.start_ns = times["start_ns"].data
-        self.end_ns = times["end_ns"].data
-        self.end_array = times["end_ns"]
-        self.predictions: NDArray[np.float32] | None = None
-        self.payloads: NDArray[np.float32] | None = None
-        if job.load.accuracy and prepared.prediction_shape is not None:
-            answers = map_fields(
-                wiring.predictions,
-                prediction_fields(prepared.library_size, prepared.prediction_shape),
-            )
-            self.predictions, self.payloads = answers["predictions"], answers["payloads"]
-
-
-def control_fields(library_size: int) -> list[Field]:
-    """Return the layout of the control block."""
-    return [
-        Field(name="words", shape=(256,), dtype="int64"),
-        Field(name="slots", shape=(library_size,), dtype="int32"),
-        Field(name="share", shape=(MAX_SHARE,), dtype="int32"),
-        Field(name="chunk_done", shape=(MAX_CHUNKS,), dtype="uint8"),
-        Field(name="order", shape=(CAPACITY,), dtype="int32"),
-    ]
-
-
-def latency_fields() -> list[Field]:
-    """Return the layout of the block of times."""
-    return [Field(name=name, shape=(CAPACITY,), dtype="int64") for name in ("start_ns", "end_ns")]
-
-
-def prediction_fields(library_size: int, shape: tuple[int, ...]) -> list[Field]:
-    """Return the layout of the block of answers."""
-    return [
-        Field(name="predictions", shape=(library_size, *shape), dtype="float32"),
-        Field(name="payloads", shape=(library_size,), dtype="float32"),
-    ]
 
 
 class Member:

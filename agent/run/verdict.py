@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from edgeperf.agent.board import WindowConditions, doubts
 from edgeperf.agent.result import Accuracy, Performance, Reason, Severity, Status, Verdict
 from edgeperf.agent.spec import Preset, RunSpec
+from edgeperf.datasets import is_task_file
 
 #: MLPerf Inference rules, "Scenarios": every run lasts at least 600 s.
 RULES_DURATION_S = 600
@@ -41,7 +42,7 @@ def is_comparable(spec: RunSpec, accuracy: Accuracy) -> bool:
     samples, and nothing that the rules fix was chosen otherwise.
     """
     by_the_rules = (
-        spec.gate >= RULES_GATE
+        (spec.gate is None or spec.gate >= RULES_GATE)
         and spec.data is None
         and spec.samples_per_query == RULES_SAMPLES_PER_QUERY
         and spec.target_latency_ms is None
@@ -74,21 +75,32 @@ def accuracy_reasons(accuracy: Accuracy) -> Iterator[Reason]:
         return
     if accuracy.passed is None:
         yield _reason(
-            "no-reference", Severity.NOTE, f"accuracy: no FP32 reference for {accuracy.metric}"
+            "no-reference",
+            Severity.NOTE,
+            f"accuracy: no FP32 reference for {accuracy.metric}, and no floor: nothing is gated",
         )
     if accuracy.passed is False and accuracy.value is not None and accuracy.threshold is not None:
         yield _reason(
             "accuracy-gate",
             Severity.INVALID,
             f"accuracy gate missed: {accuracy.metric} {accuracy.value:.4f}, asked"
-            f" {accuracy.threshold:.4f} ({accuracy.gate:.1%} of {accuracy.reference:.4f})"
-            f" over {accuracy.samples} samples",
+            f" {accuracy.threshold:.4f} ({_asked(accuracy)}) over {accuracy.samples} samples",
         )
 
 
+def _asked(accuracy: Accuracy) -> str:
+    if accuracy.gate is None or accuracy.reference is None:
+        return "the task's own bound"
+    return f"{accuracy.gate:.1%} of {accuracy.reference:.4f}"
+
+
 def data_reasons(spec: RunSpec, accuracy: Accuracy) -> Iterator[Reason]:
-    """Say that a reference was found on other samples than those that were answered."""
-    if spec.data is not None and accuracy.reference is not None:
+    """Say that a reference was found on other samples than those that were answered.
+
+    A task file's reference is the user's own, for whatever samples are named with it.
+    """
+    own_task = spec.task is not None and is_task_file(spec.task)
+    if spec.data is not None and accuracy.reference is not None and not own_task:
         text = "accuracy: your own samples, judged by a reference found on the task's"
         yield _reason("own-data", Severity.NOTE, text)
 

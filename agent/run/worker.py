@@ -17,11 +17,14 @@ from edgeperf.agent.run.answer import (
     load_session,
     open_samples,
     performance_answer,
+    timed_answer,
 )
 from edgeperf.agent.run.jobs import Done, Ready, WorkerJob
-from edgeperf.agent.run.team import Member, Shared, Team, follow
+from edgeperf.agent.run.shared import Shared
+from edgeperf.agent.run.team import Member, Team, follow
 from edgeperf.backends.base import RuntimeInfo
-from edgeperf.datasets.base import InputLibrary, SampleLibrary, Score
+from edgeperf.datasets.base import InputLibrary, SampleLibrary
+from edgeperf.datasets.score import Score
 
 if TYPE_CHECKING:
     from edgeperf.agent.run.child import Channel
@@ -55,7 +58,7 @@ class Samples:
     """The samples of a test as one worker needs them: opened only where they are used.
 
     Attributes:
-        labelled: The library with labels, accuracy mode only.
+        labelled: The library with labels; None where nothing asks for them.
     """
 
     def __init__(self, job: WorkerJob, shared: Shared) -> None:
@@ -64,7 +67,7 @@ class Samples:
         self._refills = job.index == 0 and job.prepared.slots < job.prepared.library_size
         self._library: InputLibrary | None = None
         self.labelled: SampleLibrary | None = None
-        if job.load.accuracy or self._refills:
+        if job.load.accuracy or self._refills or job.data.timed_postprocessing:
             prepared = job.prepared
             self._library, self.labelled, _ = open_samples(
                 job.data, prepared.inputs, prepared.outputs
@@ -79,6 +82,8 @@ class Samples:
         session.bind(shared.inputs)
         if job.load.accuracy and self.labelled is not None:
             answer = accuracy_answer(session, shared, self.labelled)
+        elif job.data.timed_postprocessing and self.labelled is not None:
+            answer = timed_answer(session, shared, self.labelled)
         else:
             answer = performance_answer(session, shared)
         return Member(job, shared, answer), session.info()
@@ -99,9 +104,9 @@ class Samples:
         Raises:
             DatasetError: An answer is not finite.
         """
-        if self.labelled is None or self._shared.predictions is None:
+        if self.labelled is None or self._shared.answers is None:
             return None
-        return self.labelled.score(self._shared.predictions)
+        return self.labelled.score(self._shared.answers.predictions)
 
 
 def quiet() -> None:

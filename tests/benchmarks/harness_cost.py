@@ -67,8 +67,8 @@ def _measure(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     from edgeperf.agent.run.memory import new_block
     from edgeperf.agent.run.plan import make_plan
     from edgeperf.agent.run.prepare import prepare
+    from edgeperf.agent.run.shared import PROGRESS, Shared
     from edgeperf.agent.run.sut import single_issue
-    from edgeperf.agent.run.team import PROGRESS, Shared
     from edgeperf.agent.run.wiring import wired
     from edgeperf.agent.run.worker import Samples, quiet
     from edgeperf.agent.spec import Preset, RunSpec

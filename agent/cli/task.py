@@ -1,0 +1,125 @@
+"""``edgeperf task``: write a task file for a model, and see samples as the model sees them."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edgeperf import InputError
+
+if TYPE_CHECKING:
+    from edgeperf.agent.run.jobs import Examined
+    from edgeperf.agent.run.seen import SeenSample
+
+_MODEL = click.argument("model")
+_BACKEND = click.option("--backend", help="Runtime; default: what fits the file.")
+_SHAPES = click.option(
+    "--input", "shapes", multiple=True, metavar="NAME=SHAPE", help="Shape of a dynamic input."
+)
+
+
+@click.group()
+def task() -> None:
+    """Write and check task files: how your own samples are asked and judged."""
+
+
+@task.command()
+@_MODEL
+@click.option("--data", type=click.Path(path_type=Path), help="Your samples; named in the file.")
+@click.option("--output", type=click.Path(path_type=Path), help="File to write; default: print.")
+@_BACKEND
+@_SHAPES
+def new(
+    model: str, data: Path | None, output: Path | None, backend: str | None, shapes: tuple[str, ...]
+) -> None:
+    """Write a task file for MODEL, guessed from its own description."""
+    from edgeperf.datasets.own.guess import guess_task  # noqa: PLC0415 - numpy, only here
+    from edgeperf.datasets.own.write import task_text  # noqa: PLC0415
+
+    if output is not None and output.exists():
+        raise InputError(f"{output}: is there already; give another --output")
+    found = _examined(model, backend=backend, shapes=shapes)
+    guessed = guess_task(found.inputs, found.outputs, None if data is None else data.resolve())
+    text = task_text(guessed, found.inputs, found.outputs, Path(model).name)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {output}; now: edgeperf task check {output} {model}", err=True)
+
+
+@task.command()
+@click.argument("task_name", metavar="TASK")
+@_MODEL
+@click.option("--data", help="Your samples; default: those that TASK names.")
+@click.option("--samples", type=click.IntRange(1, 1000), default=5, show_default=True)
+@click.option("--pictures", type=click.Path(path_type=Path), help="Folder for inputs as pictures.")
+@_BACKEND
+@_SHAPES
+def check(task_name: str, model: str, pictures: Path | None, **given: Any) -> None:
+    """Show a few samples of TASK as MODEL sees them, and what it answers."""
+    if pictures is not None:
+        try:
+            pictures.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--pictures {pictures}: {error.strerror}") from error
+    found = _examined(model, pictures=pictures, task=task_name, **given)
+    seen = found.seen[0]
+    _show(seen.samples)
+    judged = [sample.right for sample in seen.samples if sample.right is not None]
+    if judged:
+        click.echo(f"\n{sum(judged)} of {len(judged)} right")
+
+
+def _examined(
+    model: str,
+    *,
+    shapes: tuple[str, ...],
+    samples: int = 5,
+    pictures: Path | None = None,
+    **given: str | None,
+) -> "Examined":
+    """Have MODEL described, and samples answered where a task is given."""
+    from edgeperf.agent.cli.run import shapes_of  # noqa: PLC0415 - loads nothing more
+    from edgeperf.agent.run.examination import look_at  # noqa: PLC0415 - numpy, only here
+    from edgeperf.agent.spec import spec_from_mapping  # noqa: PLC0415
+
+    spec = spec_from_mapping({"model": model, "shapes": shapes_of(shapes), **given})
+    with tempfile.TemporaryDirectory(prefix="edgeperf-") as folder:
+        return look_at(
+            spec,
+            log=Path(folder) / "examine.log",
+            asks=given.get("task") is not None,
+            samples=samples,
+            pictures=pictures,
+        )
+
+
+def _show(samples: "tuple[SeenSample, ...]") -> None:
+    from rich.table import Table  # noqa: PLC0415 - rich, only where something is drawn
+
+    from edgeperf.agent.cli.console import stdout_console  # noqa: PLC0415
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("sample", "truth", "answer", "", "input", "least", "mean", "most", "picture"):
+        table.add_column(title, overflow="fold")
+    for sample in samples:
+        for place, given in enumerate(sample.inputs):
+            first = place == 0
+            table.add_row(
+                sample.name if first else "",
+                sample.truth if first else "",
+                sample.answer if first else "",
+                {True: "right", False: "WRONG", None: ""}[sample.right] if first else "",
+                f"{given.name} {given.dtype} {list(given.shape)}",
+                f"{given.least:.4g}",
+                f"{given.mean:.4g}",
+                f"{given.most:.4g}",
+                sample.picture or "" if first else "",
+            )
+    stdout_console().print(table)

@@ -1,0 +1,74 @@
+"""Samples as arrays in one file: NPZ, or NPY with its labels beside it.
+
+An NPZ holds ``labels`` and either one other array, or one named like each of the model's
+inputs. ``x.npy`` has its labels in ``x_labels.npy`` or ``labels.npy``.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from edgeperf.datasets.base import Array, DatasetError
+from edgeperf.datasets.npz import LABELS, read_arrays
+
+EXPECTED = "'labels' (n,) and the samples (n, ...), one array or one named like each input"
+
+
+def read_samples(path: Path) -> tuple[dict[str, Array], tuple[str | int, ...]]:
+    """Read samples and labels.
+
+    Returns:
+        Samples by name, ``""`` where there is one array only, and one label each.
+
+    Raises:
+        DatasetError: The file is not that, or samples and labels do not match.
+    """
+    if path.suffix.lower() == ".npy":
+        arrays = {"": read_npy(path)}
+        labels = read_npy(_beside(path))
+    else:
+        arrays = read_arrays(path, EXPECTED)
+        if LABELS not in arrays or len(arrays) == 1:
+            found = ", ".join(map(repr, arrays)) or "nothing"
+            raise DatasetError(f"{path}: holds {found}; expected {EXPECTED}")
+        labels = arrays.pop(LABELS)
+        if len(arrays) == 1:
+            arrays = {"": next(iter(arrays.values()))}
+    return arrays, _checked(path, arrays, labels)
+
+
+def read_npy(path: Path) -> Array:
+    """Read one array.
+
+    Raises:
+        DatasetError: It is missing, damaged, or holds Python objects.
+    """
+    try:
+        array: Array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DatasetError(f"{path}: cannot be read as .npy: {error}") from error
+    return array
+
+
+def _beside(path: Path) -> Path:
+    for name in (f"{path.stem}_{LABELS}.npy", f"{LABELS}.npy"):
+        if (path.parent / name).is_file():
+            return path.parent / name
+    raise DatasetError(
+        f"{path}: no labels beside it; expected {path.stem}_{LABELS}.npy or {LABELS}.npy there"
+    )
+
+
+def _checked(path: Path, arrays: dict[str, Array], labels: Array) -> tuple[str | int, ...]:
+    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
+        raise DatasetError(
+            f"{path}: labels are {list(labels.shape)} {labels.dtype}; expected one whole number or"
+            " name for each sample"
+        )
+    if not len(labels):
+        raise DatasetError(f"{path}: holds no sample")
+    for name, array in arrays.items():
+        if array.ndim < 1 or len(array) != len(labels):
+            count = len(array) if array.ndim else 0
+            raise DatasetError(f"{path}: {count} samples in {name!r} but {len(labels)} labels")
+    return tuple(labels.tolist())
