@@ -204,7 +204,8 @@ class Team:
                 finished(reported * chunk, min(total, (reported + 1) * chunk))
                 reported += 1
         self._join()
-        finished(reported * chunk, total)
+        if reported < chunks:
+            finished(reported * chunk, total)
 
     def serve(self) -> None:
         """Set all followers to answer single queries from the pipe."""
