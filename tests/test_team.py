@@ -1,0 +1,242 @@
+"""Leader and followers, real processes, answer every sample exactly once.
+
+What they answer is counted in a shared block, a row per worker, so that a sample that
+nobody took, or two took, shows.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import edgeperf
+from edgeperf.agent.run.answer import load_session
+from edgeperf.agent.run.jobs import DataPlan, LoadPlan, Prepared, SutPlan, Wiring, WorkerJob
+from edgeperf.agent.run.memory import Field, new_block
+from edgeperf.agent.run.team import MAX_CHUNKS, MAX_SHARE, Member, Shared, Team, unpack_answers
+from edgeperf.agent.run.wiring import wired
+from edgeperf.backends.base import Session
+
+LIBRARY = 500
+SUT = SutPlan(model="none", backend="null", threads=1, shapes={}, options={})
+#: A follower as the product has it, but for what it does with a sample.
+FOLLOWER = """
+import sys
+from edgeperf.agent.run.answer import load_session
+from edgeperf.agent.run.jobs import decode_job
+from edgeperf.agent.run.team import Member, Shared, follow
+
+job = decode_job(sys.stdin.buffer.readline())
+shared, session = Shared(job), load_session(job.sut)
+counts = shared.inputs[0][job.rank]
+
+def answer(index):
+    session.infer(0)
+    counts[index] += 1
+
+follow(job, shared, Member(job, shared, answer))
+"""
+
+
+class Crew:
+    """A team of which it is known who answered what.
+
+    Attributes:
+        team: The leader's view.
+        counts: How often each worker answered each sample, shape ``(workers, samples)``.
+        answers: Reading end of the pipe of finished queries.
+        can_serve: Whether there is a follower to serve.
+    """
+
+    def __init__(self, job: WorkerJob) -> None:
+        shared = Shared(job)
+        self.counts: NDArray[Any] = shared.inputs[0]
+        self._session: Session = load_session(job.sut)
+        member = Member(job, shared, self._answer) if job.infers else None
+        self.team = Team(job, shared, member)
+        self.answers = job.wiring.answers[0]
+        self.can_serve = bool(job.wiring.wake)
+
+    def _answer(self, index: int) -> None:
+        self._session.infer(0)
+        self.counts[0][index] += 1
+
+    def share(self, indices: list[int]) -> None:
+        """Answer *indices* as one MultiStream query and check that it was done."""
+        self.counts[:] = 0
+        self.team.share(indices)
+        self.check(indices)
+
+    def take(self, indices: NDArray[np.int32], chunk: int) -> None:
+        """Answer *indices* as one Offline query and check that it was done."""
+        self.counts[:] = 0
+        stretches: list[tuple[int, int]] = []
+        self.team.take_all(indices, chunk, lambda begin, end: stretches.append((begin, end)))
+        self.check(indices.tolist())
+        ends = [0, *(end for _, end in stretches)]
+        assert [begin for begin, _ in stretches] == ends[:-1]
+        assert ends[-1] == len(indices)
+
+    def serve(self, indices: list[int]) -> None:
+        """Answer *indices* as so many Server queries and check that it was done."""
+        self.counts[:] = 0
+        self.team.serve()
+        for number, index in enumerate(indices):
+            self.team.issue(number, index)
+        numbers: list[int] = []
+        while len(numbers) < len(indices):
+            numbers += unpack_answers(os.read(self.answers, 1 << 16))
+        self.team.end_service()
+        assert sorted(numbers) == list(range(len(indices)))
+        self.check(indices)
+
+    def check(self, indices: list[int]) -> None:
+        """Check that each index was answered as often as it was asked for, by anybody."""
+        expected = np.bincount(np.array(indices, np.int64), minlength=LIBRARY)
+        np.testing.assert_array_equal(self.counts.sum(axis=0), expected)
+
+
+def job_for(index: int, *, issuing: bool, processes: int, wiring: Wiring) -> WorkerJob:
+    """Return the job of one process of the team."""
+    workers = processes - issuing
+    field = Field(name="counts", shape=(workers, LIBRARY), dtype="int64")
+    return WorkerJob(
+        index=index,
+        rank=max(0, index - issuing),
+        workers=workers,
+        infers=index > 0 or not issuing,
+        cores=(0,),
+        housekeeping=(0,),
+        sut=SUT,
+        data=DataPlan(task=None, data=None, inputs_file=None, seed=0),
+        load=LoadPlan(
+            scenario="Offline",
+            accuracy=False,
+            loadgen_model="none",
+            min_duration_ms=None,
+            min_query_count=None,
+            samples_per_query=8,
+            target_qps=None,
+            target_latency_ns=1,
+            calibrate_s=0.0,
+            directory="unused",
+        ),
+        prepared=Prepared(
+            inputs=(),
+            outputs=(),
+            info=load_session(SUT).info(),
+            library_size=LIBRARY,
+            slots=1,
+            prediction_shape=None,
+            fields=(field,),
+            first_answer_finite=True,
+        ),
+        wiring=wiring,
+    )
+
+
+@contextmanager
+def crew_of(*, issuing: bool, processes: int) -> Iterator[Crew]:
+    """Start a team, this process leading, and send it home afterwards."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(edgeperf.__path__[0]).parent)}
+    inputs = new_block("counts")
+    with wired(inputs, processes - 1) as wiring:
+        followers = []
+        for index in range(1, processes):
+            job = job_for(index, issuing=issuing, processes=processes, wiring=wiring)
+            follower = subprocess.Popen(
+                [sys.executable, "-c", FOLLOWER],
+                stdin=subprocess.PIPE,
+                pass_fds=wiring.descriptors(),
+                env=environment,
+            )
+            assert follower.stdin is not None
+            with follower.stdin as stdin:
+                stdin.write(msgspec.json.encode(job) + b"\n")
+            followers.append(follower)
+        crew = Crew(job_for(0, issuing=issuing, processes=processes, wiring=wiring))
+        try:
+            yield crew
+            crew.team.stop()
+            assert [follower.wait(20) for follower in followers] == [0] * len(followers)
+        finally:
+            for follower in followers:
+                follower.kill()
+                follower.wait()
+    os.close(inputs)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(False, 1), (False, 2), (False, 4), (True, 2), (True, 3)],
+    ids=lambda p: f"{'issuer' if p[0] else 'leader'}+{p[1] - 1}",
+)
+def crew(request: pytest.FixtureRequest) -> Iterator[Crew]:
+    """Return teams of several sizes, with a leader that infers and one that only issues."""
+    issuing, processes = request.param
+    with crew_of(issuing=issuing, processes=processes) as team:
+        yield team
+
+
+INDICES = st.lists(st.integers(0, LIBRARY - 1), max_size=60)
+quick = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@quick
+@given(indices=INDICES)
+def test_shared_query_is_answered_once(crew: Crew, indices: list[int]) -> None:
+    """Each sample of a MultiStream query, however many, is answered by exactly one worker."""
+    crew.share(indices)
+
+
+@quick
+@given(count=st.integers(0, 3000), chunk=st.integers(1, 400), seed=st.integers(0, 99))
+def test_chunks_are_taken_once(crew: Crew, count: int, chunk: int, seed: int) -> None:
+    """Each sample of an Offline query is answered once, and told of once, in order."""
+    indices = np.random.default_rng(seed).integers(0, LIBRARY, count, np.int32)
+    crew.take(indices, chunk)
+
+
+def test_as_many_chunks_and_samples_as_there_may_be(crew: Crew) -> None:
+    """The largest number of chunks fits the pipe, the largest query its block."""
+    crew.take(np.arange(MAX_CHUNKS, dtype=np.int32) % LIBRARY, 1)
+    crew.share([index % LIBRARY for index in range(MAX_SHARE)])
+
+
+@quick
+@given(steps=st.lists(st.tuples(st.sampled_from(["share", "take", "serve"]), INDICES), max_size=6))
+def test_ways_of_working_follow_each_other(crew: Crew, steps: list[tuple[str, list[int]]]) -> None:
+    """A team can change between its ways of working as often as it likes."""
+    for way, indices in steps:
+        if way == "share":
+            crew.share(indices)
+        elif way == "take":
+            crew.take(np.array(indices, np.int32), 3)
+        elif crew.can_serve:
+            crew.serve(indices)
+
+
+def test_every_worker_works(crew: Crew) -> None:
+    """In a shared query each has its part; nobody's is more than one sample larger."""
+    crew.share([index % LIBRARY for index in range(101)])
+    parts = crew.counts.sum(axis=1)
+    assert parts.max() - parts.min() <= 1
+
+
+def test_query_with_too_many_samples_is_refused(crew: Crew) -> None:
+    """More samples than the block holds raise, before anybody is woken."""
+    with pytest.raises(ValueError, match="memoryview"):
+        crew.team.share([0] * (MAX_SHARE + 1))
+    crew.share([1, 2, 3])
