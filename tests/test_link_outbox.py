@@ -17,6 +17,7 @@ from edgeperf.agent.link.clock import BoardClock
 from edgeperf.agent.link.database import Database
 from edgeperf.agent.link.errors import LinkInputError
 from edgeperf.agent.link.journal import Journal, RunKey, RunState
+from edgeperf.agent.link.lines import LineReader
 from edgeperf.agent.link.outbox import Outbox
 from edgeperf.agent.messages import (
     Ack,
@@ -266,3 +267,22 @@ def _is_empty(agent: AgentProcess) -> bool:
     finally:
         database.close()
     return count == 0
+
+
+def test_lines_are_read_once_and_cut(tmp_path: Path) -> None:
+    """A half line waits for its end; of a flood the last lines stay, the others are counted."""
+    path = tmp_path / "run.log"
+    reader = LineReader(path)
+    assert reader.take() is None
+    path.write_bytes(b"one\n\x1b[31mtwo\nthr")
+    assert reader.take() == RunLog(lines=("one", "[31mtwo"))
+    assert reader.take() is None
+    with path.open("ab") as stream:
+        stream.write(b"ee\rfour")
+    assert reader.take(at_end=True) == RunLog(lines=("three", "four"))
+    with path.open("ab") as stream:
+        stream.writelines(b"%d\n" % n for n in range(1000))
+    flood = reader.take()
+    assert flood is not None
+    assert flood.dropped + len(flood.lines) == 1000
+    assert flood.lines[-1] == "999"

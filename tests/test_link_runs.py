@@ -24,6 +24,7 @@ from edgeperf.agent.messages import (
     RunCancelled,
     RunFailed,
     RunInterrupted,
+    RunLog,
     RunProgress,
     RunRejected,
     RunResult,
@@ -69,7 +70,9 @@ def test_a_run_is_accepted_run_and_reported(up: Bench) -> None:
     assert result.status == "VALID"
     assert result.result is not None
     assert [file.name for file in result.files] == ["result.json", "latencies.bin", "run.log"]
-    assert up.coordinator.of(run) == ["RunAccepted", "RunPreparing", "RunResult"]
+    assert up.coordinator.of(run) == ["RunAccepted", "RunPreparing", "RunLog", "RunResult"]
+    lines = [e.data.lines for e in up.coordinator.events if isinstance(e.data, RunLog)]
+    assert ("measured",) in lines
     progress = [
         e for e in up.coordinator.events if isinstance(e.data, RunProgress) and e.run == run
     ]
@@ -168,8 +171,8 @@ def test_cancel_frees_everything_within_three_seconds(up: Bench, what: str) -> N
     """Also children that ignore SIGTERM, also those that left the process group."""
     run = up.coordinator.start_run({"do": what})
     child = _child(up)
-    wait_until(lambda: what == "hang" or len(_stubborn()) >= 3, "the family is there")
-    before, stubborn = _session(child), _stubborn()
+    wait_until(lambda: what == "hang" or len(_stubborn(up)) >= 3, "the family is there")
+    before, stubborn = _session(child), _stubborn(up)
     began_s = time.monotonic()
     command = up.coordinator.send(RunCancel(run=run, reason="enough"))
     end = up.coordinator.last(run)
@@ -180,15 +183,16 @@ def test_cancel_frees_everything_within_three_seconds(up: Bench, what: str) -> N
     assert len(stubborn) >= (0 if what == "hang" else 3)
     assert _session(child) == []
     assert up.coordinator.answer(command).ok
-    assert _stubborn() == []
+    assert _stubborn(up) == []
 
 
-def _stubborn() -> list[int]:
-    """Return the members of any test's "family", also those that left its session."""
+def _stubborn(up: Bench) -> list[int]:
+    """Return the members of this board's "family", also those that left its session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if b"signal.SIG_IGN" in path.read_bytes() and path.parent.name != str(os.getpid()):
+            command = path.read_bytes()
+            if b"signal.SIG_IGN" in command and os.fsencode(up.agent.state) in command:
                 found.append(int(path.parent.name))
     return found
 

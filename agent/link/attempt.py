@@ -13,6 +13,7 @@ from edgeperf.agent.link.child import Child, tail_of
 from edgeperf.agent.link.clock import boot_id
 from edgeperf.agent.link.errors import LinkError
 from edgeperf.agent.link.journal import Journal, RunKey
+from edgeperf.agent.link.lines import LineReader
 from edgeperf.agent.link.models import FindModel
 from edgeperf.agent.link.policy import check_hours, local_spec, time_limit_s
 from edgeperf.agent.link.results import failure, read_result, uploads_of
@@ -37,6 +38,7 @@ _PROGRESS_S = 1.0
 #: How often temperature, time and log are looked at.
 LOOK_S = 1.0
 _COOLING_REPORT_S = 10.0
+_LINES_S = 5.0
 
 
 class Ending(NamedTuple):
@@ -81,6 +83,8 @@ class Attempt:
         self._phase: Phase | None = None
         self._progress: Progress | None = None
         self._last_word: Failed | None = None
+        self._lines = LineReader(self._folder / "run.log")
+        self._read_s = 0.0
         #: What to report when the child, told to stop, has ended.
         self._verdict: EventData | None = None
 
@@ -214,6 +218,7 @@ class Attempt:
 
     def _watch(self, child: Child) -> None:
         """Stop a run that is over its time, silent, chatty or hot."""
+        self._pass_lines_on()
         limit_s = time_limit_s(self._start, self._policy)
         silent_s = time.monotonic() - self._heard_s
         if child.elapsed_s > limit_s:
@@ -229,11 +234,21 @@ class Attempt:
                 tail = tail_of(child.log)
                 self.stop(RunFailed(error_class=ErrorClass.DEVICE, message=message, tail=tail))
 
+    def _pass_lines_on(self, *, at_end: bool = False) -> None:
+        """Report what the run printed, now and then, and never in the timed phase."""
+        is_due = time.monotonic() - self._read_s > _LINES_S
+        if not at_end and (not is_due or self._phase is Phase.PERFORMANCE):
+            return
+        self._read_s = time.monotonic()
+        if (lines := self._lines.take(at_end=at_end)) is not None:
+            self._journal.add(self.key, lines)
+
     def _time_out(self, message: str) -> None:
         self.stop(RunTimedOut(message=message, tail=tail_of(self._folder / "run.log")))
 
     def _finish(self, child: Child, exit_code: int) -> Ending:
         child.close()
+        self._pass_lines_on(at_end=True)
         if self._verdict is not None:
             return Ending(self._verdict, [])
         result = read_result(self._folder, exit_code, child.elapsed_s)

@@ -20,6 +20,7 @@ import msgspec
 
 from edgeperf.agent.events import Event
 from edgeperf.agent.link.errors import LinkError
+from edgeperf.agent.link.lines import printable_lines
 from edgeperf.agent.link.processes import end_orphans, kill_session, send, started_ticks
 from edgeperf.agent.spec import RunSpec
 
@@ -31,7 +32,7 @@ RUN_PROGRAM = (
 )
 #: From SIGTERM to SIGKILL. The issue allows 3 s until everything is free.
 GRACE_S = 2.0
-_TAIL_LINES, _TAIL_BYTES, _LINE_CHARACTERS = 40, 16_384, 500
+_TAIL_LINES, _TAIL_BYTES = 40, 16_384
 _EVENT_BYTES = 65_536
 _LOG_BYTES = 256 << 20
 _FILE_BYTES = 8 << 30
@@ -219,12 +220,10 @@ def tail_of(log: Path) -> tuple[str, ...]:
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-            text = stream.read(_TAIL_BYTES).decode("utf-8", "replace")
+            raw = stream.read(_TAIL_BYTES)
     except OSError:
         return ()
-    lines = text.replace("\r", "\n").splitlines()
-    printable = ("".join(c for c in line if c.isprintable() or c == "\t") for line in lines)
-    return tuple(line[:_LINE_CHARACTERS] for line in printable if line.strip())[-_TAIL_LINES:]
+    return tuple(printable_lines(raw)[-_TAIL_LINES:])
 
 
 def wait_for(descriptors: list[int], timeout_s: float) -> list[int]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from edgeperf.agent.link.database import Database
 from edgeperf.agent.link.outbox import Outbox
-from edgeperf.agent.messages import EventData
+from edgeperf.agent.messages import EventData, RunProgress
 
 #: Terminal events kept for duplicates of old commands; older ones are answered by silence.
 _KEPT_EVENTS = 500
@@ -122,11 +122,15 @@ class Journal:
 
     def say(self, key: RunKey, event: EventData) -> None:
         """Put an event about a run into the outbox and remember it as the run's last."""
-        with self._database.transaction() as connection:
+        with self._database.transaction(durable=not isinstance(event, RunProgress)) as connection:
             body = self._outbox.put(event, run=key.run, attempt=key.attempt)
             connection.execute(
                 "UPDATE runs SET last_event = ? WHERE run = ? AND attempt = ?", (body, *key)
             )
+
+    def add(self, key: RunKey, event: EventData) -> None:
+        """Put an event about a run into the outbox; its state stays what it was."""
+        self._outbox.put(event, run=key.run, attempt=key.attempt)
 
     def say_again(self, key: RunKey) -> bool:
         """Repeat the last event of a run; tells whether there was one."""

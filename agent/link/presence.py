@@ -1,5 +1,6 @@
 """What the board says of itself, retained: its state, its last will, its description."""
 
+import time
 from pathlib import Path
 
 import msgspec
@@ -10,16 +11,19 @@ from edgeperf.agent.link.connection import Connection
 from edgeperf.agent.link.incoming import Will
 from edgeperf.agent.link.inspector import Findings
 from edgeperf.agent.link.settings import Settings
+from edgeperf.agent.link.thermal import hottest_c
 from edgeperf.agent.messages import (
     BoardState,
     CachedModel,
     Description,
     Presence,
+    Telemetry,
     device_topic,
     encode,
 )
 
 _MOST_MODELS = 300
+_TELL_S = 60.0
 _DIGEST_CHARACTERS = 64
 
 
@@ -38,6 +42,8 @@ class Speaker:
         self._session, self._stream = session, stream
         self._state_topic = device_topic(identity.fleet, identity.device, "state")
         self._desc_topic = device_topic(identity.fleet, identity.device, "desc")
+        self._tlm_topic = device_topic(identity.fleet, identity.device, "tlm")
+        self._told_s = float("-inf")
         self._since = utc_now()
         self._said: tuple[object, ...] | None = None
         self._status = Presence.ONLINE
@@ -85,6 +91,15 @@ class Speaker:
             reason=reason,
         )
         connection.send(self._state_topic, encode(state), retain=True)
+
+    def tell(self, connection: Connection) -> None:
+        """Publish a live reading, if the board has a thermometer and it is time for one."""
+        if time.monotonic() - self._told_s < _TELL_S:
+            return
+        self._told_s = time.monotonic()
+        if (now_c := hottest_c()) is not None:
+            reading = Telemetry(session=self._session, time=utc_now(), temperature_c=now_c)
+            connection.send(self._tlm_topic, encode(reading), qos=0)
 
     def describe(self, connection: Connection, findings: Findings) -> Description:
         """Publish the description, and return it."""

@@ -1,6 +1,7 @@
 """What a run left in its directory: a result, or the reason why there is none."""
 
 import json
+import shutil
 import signal
 import stat
 from collections.abc import Iterator
@@ -89,8 +90,6 @@ def prune(runs: Path, *, keep_bytes: int, busy: set[str]) -> None:
         keep_bytes: What may stay.
         busy: Names that must stay: running, or not yet uploaded.
     """
-    import shutil  # noqa: PLC0415 - brings three decompressors that nobody else needs
-
     folders = sorted((path for path in runs.iterdir() if path.is_dir()), reverse=True)
     left = keep_bytes
     for folder in folders:

@@ -130,6 +130,8 @@ class Service:
         for _, body in self._parts.outbox.due():
             self._parts.connection.send(self._evt_topic, body)
         self._reception.say_state()
+        if not self._parts.runs.is_measuring:
+            self._parts.speaker.tell(self._parts.connection)
 
     def _uploads_had_their_time(self) -> bool:
         if self._parts.blobs.is_idle or not self._reception.is_online:

@@ -83,7 +83,7 @@ def misbehave(what: str) -> None:
         apart = f"import os; os.setpgid(0, 0); {stubborn}"
         away = f"import os; os.fork() and os._exit(0); os.setsid(); {stubborn}"
         for program in (stubborn, apart, away):
-            subprocess.Popen([sys.executable, "-c", program])
+            subprocess.Popen([sys.executable, "-c", program, str(ARGUMENTS.spec)])
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if what in ("hang", "family"):
         time.sleep(600)
@@ -109,6 +109,7 @@ def main() -> None:
     (partial / "result.json").write_bytes(result_to_json(result(spec, name)))
     (partial / "latencies.bin").write_bytes(folder.name.encode() * int(spec.options.get("kb", "1")))
     partial.rename(final)
+    sys.stdout.write("measured\n")
     say(Finished(directory=str(final), status="VALID", exit_code=0))
 
 
