@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from fleet_bench import DEVICE, FLEET, Bench, bench, start, wait_until
 
 from edgeperf.agent.messages import (
+    Alert,
     Code,
     CommandDone,
     Describe,
@@ -343,3 +345,43 @@ def test_a_second_agent_does_not_start(fresh: Bench) -> None:
     second.__dict__ |= fresh.agent.__dict__
     assert second.start().wait() == 2
     assert "another agent is running" in fresh.agent.log()
+
+
+def test_a_lost_journal_runs_nothing_again(fresh: Bench) -> None:
+    """What its directories show to have been run is reported, as a result or as interrupted."""
+    done = fresh.coordinator.start_run()
+    assert isinstance(fresh.coordinator.last(done), RunResult)
+    broken = fresh.coordinator.start_run({"do": "hang"})
+    child = _child(fresh)
+    fresh.agent.kill()
+    os.killpg(child, signal.SIGKILL)
+    for path in fresh.agent.state.glob("agent.db*"):
+        path.write_bytes(b"\0" * 100_000)
+    fresh.coordinator.events.clear()
+    fresh.agent.start()
+    for run in (done, broken):
+        fresh.coordinator.send(start(run))
+    assert isinstance(fresh.coordinator.last(done), RunResult)
+    assert isinstance(fresh.coordinator.last(broken), RunInterrupted)
+    assert sorted(fresh.agent.executed()) == sorted([f"{done}-1", f"{broken}-1"])
+    alerts = [e.data for e in fresh.coordinator.events if isinstance(e.data, Alert)]
+    assert any("journal was damaged" in alert.text for alert in alerts)
+
+
+def test_systemd_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ready, alive as often as the watchdog wants it, and stopping."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        listener.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "600000")
+        with bench(tmp_path) as up:
+            words = [listener.recv(100) for _ in range(8)]
+            # Mosquitto, which inherits the variable, says that it is ready too.
+            assert set(words) == {b"READY=1", b"WATCHDOG=1"}
+            assert words.count(b"WATCHDOG=1") >= 6
+            up.agent.kill(signal.SIGTERM)
+            while (word := listener.recv(100)) == b"WATCHDOG=1":
+                pass
+            assert word == b"STOPPING=1"
+            up.agent.start()

@@ -19,7 +19,7 @@ from edgeperf.agent.link.log import note, warn
 from edgeperf.agent.link.outbox import Outbox
 from edgeperf.agent.link.pace import Pace
 from edgeperf.agent.link.policy import check_hours, local_spec
-from edgeperf.agent.link.results import read_result
+from edgeperf.agent.link.results import read_result, uploads_of
 from edgeperf.agent.link.runs import Runs
 from edgeperf.agent.link.settings import Settings
 from edgeperf.agent.link.uploads import Blobs
@@ -244,9 +244,13 @@ class Desk:
 
     def _claim_old(self, key: RunKey) -> None:
         """Report a run whose directory outlived the journal; it is not run again."""
-        result = read_result(self._settings.runs / key.folder, exit_code=0, duration_s=0.0)
+        folder = self._settings.runs / key.folder
+        result = read_result(folder, exit_code=0, duration_s=0.0)
+        if result is not None:
+            self._journal.refuse(key, result, uploads_of(folder, result, everything=True))
+            return
         lost = RunInterrupted(message="it was run before this board's journal was lost")
-        self._journal.refuse(key, result or lost)
+        self._journal.refuse(key, lost)
 
     def _cancel(self, command: Command, cancel: RunCancel) -> None:
         if self._runs.cancel(cancel.run, cancel.reason):

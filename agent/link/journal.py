@@ -6,6 +6,7 @@ deleted, only emptied: a run that was once here is never run again.
 """
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from edgeperf.agent.link.database import Database
@@ -74,10 +75,13 @@ class Journal:
             )
             self.say(key, event)
 
-    def refuse(self, key: RunKey, event: EventData) -> None:
-        """Write down that a run is over before it began."""
+    def refuse(
+        self, key: RunKey, event: EventData, uploads: Sequence[tuple[str, str, int]] = ()
+    ) -> None:
+        """Write down that a run is over before it began, or before this journal did."""
         with self._database.transaction() as connection:
             connection.execute("INSERT INTO runs (run, attempt, state) VALUES (?, ?, 'ended')", key)
+            connection.executemany("INSERT OR IGNORE INTO uploads VALUES (?, ?, ?)", uploads)
             self.say(key, event)
 
     def starting(self, key: RunKey) -> None:
