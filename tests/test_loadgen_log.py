@@ -1,6 +1,7 @@
 """LoadGen's own logs, written by the real LoadGen, whole and cut short at every place."""
 
 import json
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -100,8 +101,8 @@ def test_whole_log_of_an_accuracy_test(accuracy: Path) -> None:
 def test_answers_of_every_sample(accuracy: Path) -> None:
     """Each sample's answer is the one that the SUT gave, also where LoadGen asked twice."""
     answers = read_answers(accuracy / ACCURACY)
-    assert {index: answer.tolist() for index, answer in answers.items()} == {
-        index: [10.0 * index] for index in range(20)
+    assert {index: struct.unpack("<f", answer) for index, answer in answers.items()} == {
+        index: (10.0 * index,) for index in range(20)
     }
 
 

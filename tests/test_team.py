@@ -23,7 +23,8 @@ import edgeperf
 from edgeperf.agent.run.answer import load_session
 from edgeperf.agent.run.jobs import DataPlan, LoadPlan, Prepared, SutPlan, Wiring, WorkerJob
 from edgeperf.agent.run.memory import Field, new_block
-from edgeperf.agent.run.team import MAX_CHUNKS, MAX_SHARE, Member, Shared, Team, unpack_answers
+from edgeperf.agent.run.shared import MAX_CHUNKS, MAX_SHARE, Shared
+from edgeperf.agent.run.team import Member, Team, unpack_answers
 from edgeperf.agent.run.wiring import wired
 from edgeperf.backends.base import Session
 
@@ -138,6 +139,7 @@ def job_for(index: int, *, issuing: bool, processes: int, wiring: Wiring) -> Wor
             library_size=LIBRARY,
             slots=1,
             prediction_shape=None,
+            payload_bytes=0,
             fields=(field,),
             first_answer_finite=True,
         ),
