@@ -136,6 +136,12 @@ class Running:
             assert self._heard.wait_for(reached, LONGEST_S), self.events
         assert self._listener.is_alive(), f"ended before {phase.value}: {self.events}"
 
+    @property
+    def phase(self) -> Phase | None:
+        """Where the run is by its own account; None before it says anything."""
+        last = next((e for e in reversed(self.events) if isinstance(e, Progress)), None)
+        return None if last is None else last.phase
+
     def processes(self) -> dict[int, str]:
         """Return every live process of the run: pid, and its log as ``TEST/ROLE``.
 
