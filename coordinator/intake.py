@@ -74,6 +74,9 @@ class Intake:
 
     Args:
         on_change: Called after each batch: commands or campaigns may have work.
+
+    Attributes:
+        turned_at: When its loop last came round, monotonic seconds.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that it ties together
@@ -100,10 +103,12 @@ class Intake:
         self._complained: set[tuple[str, str]] = set()
         self._asked: dict[str, float] = {}
         self._stop = threading.Event()
+        self.turned_at = time.monotonic()
 
     def run(self) -> None:
         """Work until :meth:`stop`."""
         while not self._stop.is_set():
+            self.turned_at = time.monotonic()
             batch = self._link.take(_BATCH, _WAIT_S)
             if not batch:
                 continue

@@ -37,6 +37,10 @@ _TICK_S = 1.0
 _GATHER_S = 0.02
 
 
+#: A loop that has not come round for so long is stuck.
+_STUCK_S = 20.0
+
+
 class CoordinatorError(EdgeperfError):
     """A part of the coordinator failed while it ran."""
 
@@ -57,6 +61,8 @@ class Coordinator:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._failure: BaseException | None = None
+        self._intake: Intake | None = None
+        self._turned_at = time.monotonic()
         self.url = ""
         self.broker_name = ""
 
@@ -73,17 +79,27 @@ class Coordinator:
         self._wake.set()
         self._stack.close()
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Return when :meth:`end` is called, or after the time.
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until :meth:`end` is called, or for the time.
+
+        Returns:
+            Whether it is to end.
 
         Raises:
             CoordinatorError: A part failed.
         """
-        self._stopping.wait(timeout_s)
+        ended = self._stopping.wait(timeout_s)
         if self._failure is not None:
             failure = self._failure
             text = str(failure) or type(failure).__name__
             raise CoordinatorError(f"coordinator: {text}") from failure
+        return ended
+
+    @property
+    def is_working(self) -> bool:
+        """Whether its loops have come round lately; a supervisor's watchdog wants to know."""
+        oldest = min(self._turned_at, self._intake.turned_at if self._intake else self._turned_at)
+        return time.monotonic() - oldest < _STUCK_S
 
     def end(self) -> None:
         """Make :meth:`wait` return; safe in a signal handler."""
@@ -103,8 +119,8 @@ class Coordinator:
         stack.callback(server.stop)
         broker = assembly.choose_broker(settings, data, authority)
         own_password = secrets.token_urlsafe(32)
+        stack.callback(broker.stop)  # first: a signal may come while it starts
         endpoint = broker.start(_accounts(store, keys, own_password))
-        stack.callback(broker.stop)
         self.broker_name = f"{broker.name}, port {endpoint.port}"
         link = Link(endpoint, fleet=settings.fleet, shared=store.many_writers, on_up=self._wake.set)
         given = settings.credentials
@@ -135,7 +151,7 @@ class Coordinator:
         commander = Commander(store, link, keys, self._settings.fleet, clock_ns=self._clock_ns)
         scheduler = Scheduler(store, commander, clock_ns=self._clock_ns)
         artefacts = Artefacts(store, BlobStore(self._settings.blobs or self._data.blobs))
-        intake = Intake(
+        intake = self._intake = Intake(
             store,
             link,
             keys,
@@ -180,6 +196,7 @@ class Coordinator:
     def _dispatch(self, commander: Commander, scheduler: Scheduler, broker: Broker) -> None:
         """Send commands and move campaigns on, whenever there is news and once a second."""
         while not self._stopping.is_set():
+            self._turned_at = time.monotonic()
             self._wake.clear()
             broker.tend()
             try:

@@ -137,12 +137,20 @@ def _serve(settings: "Settings") -> None:
             f"coordinator: needs {error.name}; pip install 'edgeperf[coordinator]'"
         ) from error
 
+    from edgeperf.agent.board.supervision import Supervisor  # noqa: PLC0415
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    supervisor = Supervisor()  # before the broker starts, which would speak to systemd as well
     with Coordinator(settings) as running, _ended_by_signals(running.end):
         click.echo(f"fleet {settings.fleet} at {running.url}", err=True)
         click.echo(f"broker: {running.broker_name}; data: {settings.data}", err=True)
         click.echo("boards join with: edgeperf coordinator enroll", err=True)
-        running.wait()
+        supervisor.ready()
+        supervisor.status(f"fleet {settings.fleet} at {running.url}")
+        while not running.wait(supervisor.alive_period_s):
+            if running.is_working:
+                supervisor.alive()
+        supervisor.stopping()
 
 
 @contextlib.contextmanager

@@ -137,17 +137,20 @@ def _wait_until_ready(client: "Client", process: subprocess.Popen[bytes], log: P
 def _meter(root: Path) -> Iterator[Path]:
     """Play a meter in a process of its own, as a real one would be."""
     root.mkdir(parents=True, exist_ok=True)
-    link = root / "meter"
-    process = subprocess.Popen(
-        [*_edgeperf(), "simulate-meter", "textline", "--waveform", _POWER, "--link", str(link)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        env=_environment(),
-    )
+    link, log = root / "meter", root / "meter.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*_edgeperf(), "simulate-meter", "textline", "--waveform", _POWER, "--link", str(link)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            env=_environment(),
+        )
     with process:
         try:
             if process.stdout is None or not process.stdout.readline():
-                raise EdgeperfError("demo: the simulated meter does not start")
+                words = _last_line(log.read_text("utf-8", "replace"))
+                raise EdgeperfError(f"demo: the simulated meter does not start: {words}")
             _say(f"simulated power meter at {link}, following this machine's load")
             yield link
         finally:

@@ -140,7 +140,7 @@ def own_names() -> list[str]:
 def _addresses() -> set[str]:
     """Read this machine's own IPv4 addresses from the kernel's table of routes."""
     try:
-        lines = Path("/proc/net/fib_trie").read_text("ascii").splitlines()
+        lines = Path("/proc/self/net/fib_trie").read_text("ascii").splitlines()
     except OSError:
         return set()
     found = set()
