@@ -20,8 +20,6 @@ from edgeperf.coordinator.simulation.board import SimulatedBoard
 
 _TICK_S = 0.05
 _MISC_S = 1.0
-#: After the last result, wait so long for the last acknowledgements.
-_DRAIN_S = 30.0
 _RECONNECT_S = (0.5, 5.0)
 
 
@@ -32,12 +30,14 @@ class Load(NamedTuple):
         every_s: Each makes a result so often by itself; 0 waits for commands only.
         duration_s: For so long.
         run_s: A run lasts so long.
+        drain_s: After the last result, wait so long for the last acknowledgements.
         seed: Of phases and figures.
     """
 
     every_s: float
     duration_s: float
     run_s: float = 1.0
+    drain_s: float = 30.0
     seed: int = 0
 
 
@@ -124,7 +124,7 @@ class SimulatedFleet:
         self._draining = True
         self._look_for_the_end()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._all_acked.wait(), _DRAIN_S)
+            await asyncio.wait_for(self._all_acked.wait(), self._load.drain_s)
         unsent = self._unsent
         self._stopping = True
         for board in self.boards:

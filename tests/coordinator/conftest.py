@@ -181,16 +181,20 @@ def simulate() -> Iterator[Callable[..., Boards]]:
     with contextlib.ExitStack() as stack:
 
         def start(
-            client: Client, *names: str, every_s: float = 0, run_s: float = 0.2, seconds: float = 60
+            client: Client,
+            *names: str,
+            every_s: float = 0,
+            run_s: float = 0.2,
+            seconds: float = 600,
         ) -> Boards:
-            load = Load(every_s=every_s, duration_s=seconds, run_s=run_s)
+            load = Load(every_s=every_s, duration_s=seconds, run_s=run_s, drain_s=100)
             host = urlsplit(client.url).hostname or ""
             return stack.enter_context(Boards(client, list(names), load, host))
 
         yield start
 
 
-def wait_until(true: Callable[[], object], patience_s: float = 30.0) -> None:
+def wait_until(true: Callable[[], object], patience_s: float = 60.0) -> None:
     """Wait until something is true, or fail."""
     give_up = time.monotonic() + patience_s
     while not true():

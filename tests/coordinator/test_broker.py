@@ -39,7 +39,7 @@ from edgeperf.coordinator.trust import Authority
 
 ACCOUNTS = Accounts({"pi5": "word5", "pi4": "word4"}, "own")
 ROOT = "edgeperf/v1/shelf"
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 class Talker:

@@ -41,7 +41,12 @@ def typed(coordinator: Coordinator, tmp_path: Path) -> Callable[..., Typed]:
         command = [sys.executable, "-m", "edgeperf", *words]
         return Typed(
             subprocess.run(
-                command, env=environment, cwd=tmp_path, capture_output=True, check=False, timeout=60
+                command,
+                env=environment,
+                cwd=tmp_path,
+                capture_output=True,
+                check=False,
+                timeout=110,
             )
         )
 

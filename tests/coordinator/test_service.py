@@ -176,7 +176,7 @@ def test_killed_coordinator_loses_and_doubles_nothing(
         report = boards.end()
         runs = _client(data).get("/v1/runs", format="list", limit=10_000)
     assert report.unsent == 0
-    assert report.results == report.results_acked == len(runs) > 30
+    assert report.results == report.results_acked == len(runs) > 8
     assert {run["state"] for run in runs} == {"succeeded"}
 
 
