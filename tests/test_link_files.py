@@ -154,6 +154,34 @@ def test_an_upload_goes_on_where_it_stopped(site: Site, tmp_path: Path) -> None:
     server.upload(path, sha256, len(content), _cut_after(0))  # it is there: nothing is sent
 
 
+def test_an_upload_that_only_lacks_its_check_is_finished(site: Site, tmp_path: Path) -> None:
+    """The coordinator was killed after the last byte and before it gave the blob its name."""
+    server = BlobServer(site.identity.http, site.identity)
+    path = tmp_path / "blob"
+    path.write_bytes(content := os.urandom(1000))
+    sha256 = hashlib.sha256(content).hexdigest()
+    kept = site.folder / "coordinator" / "blobs"
+    (kept / "incoming" / sha256).write_bytes(content)
+    server.upload(path, sha256, len(content), lambda: None)
+    assert (kept / sha256[:2] / sha256).read_bytes() == content
+
+
+def test_an_upload_that_was_spoilt_on_the_way_is_tried_again(site: Site, tmp_path: Path) -> None:
+    """A file that changed here is another matter: it is given up."""
+    server = BlobServer(site.identity.http, site.identity)
+    path = tmp_path / "blob"
+    path.write_bytes(content := os.urandom(1000))
+    sha256 = hashlib.sha256(content).hexdigest()
+    incoming = site.folder / "coordinator" / "blobs" / "incoming" / sha256
+    incoming.write_bytes(b"x" * 500)
+    with pytest.raises(LinkError):
+        server.upload(path, sha256, len(content), lambda: None)
+    server.upload(path, sha256, len(content), lambda: None)
+    path.write_bytes(b"y" * 1000)
+    with pytest.raises(LinkInputError, match="changed"):
+        server.upload(path, "d" * 64, 1000, lambda: None)
+
+
 def test_a_download_goes_on_where_it_stopped(site: Site, tmp_path: Path) -> None:
     """And appears under its name only when it is whole."""
     path, ref = _model(site, 4 * PIECE_BYTES)

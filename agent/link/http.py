@@ -32,6 +32,10 @@ _BAD_REQUEST, _UNAUTHORISED, _FORBIDDEN, _NOT_FOUND, _CONFLICT = 400, 401, 403, 
 _UNPROCESSABLE = 422
 
 
+class _AlteredError(LinkError):
+    """What arrived has another digest than its name says."""
+
+
 class Reply(NamedTuple):
     """An answer of the coordinator."""
 
@@ -102,6 +106,10 @@ class BlobServer:
                 raise LinkError(
                     f"{self.url}: takes the pieces of {sha256[:16]} and gets no further"
                 )
+        except _AlteredError as error:
+            if sha256_of(path) == sha256:  # then it was spoilt on the way: again from the start
+                raise LinkError(str(error)) from error
+            raise LinkInputError(f"{path}: changed before it was uploaded") from error
         except FileNotFoundError as error:
             raise LinkInputError(f"{path}: gone before it was uploaded") from error
 
@@ -217,7 +225,9 @@ class BlobServer:
         said = _words(reply.body)
         if reply.status in (_UNAUTHORISED, _FORBIDDEN):
             return RefusedError(f"{self.url}: this board is not allowed to: {said}")
-        if reply.status in (_BAD_REQUEST, _NOT_FOUND, _UNPROCESSABLE):
+        if reply.status == _UNPROCESSABLE:
+            return _AlteredError(f"{self.url}: {said}")
+        if reply.status in (_BAD_REQUEST, _NOT_FOUND):
             return LinkInputError(f"{self.url}: {reply.status} {said}")
         return LinkError(f"{self.url}: {reply.status} {said}")
 

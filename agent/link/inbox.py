@@ -1,6 +1,6 @@
 """Where other threads leave things for the service's one thread.
 
-Bounded: under a flood the newest is dropped, and whoever meant it sends it again.
+Bounded: under a flood the newest messages are dropped, and whoever meant one sends it again.
 """
 
 import collections
@@ -15,9 +15,14 @@ MOST = 256
 
 
 class Inbox(Generic[T]):
-    """A queue with a file descriptor that is readable while something is in it."""
+    """A queue with a file descriptor that is readable while something is in it.
 
-    def __init__(self) -> None:
+    Args:
+        droppable: What may be dropped; everything else always gets in.
+    """
+
+    def __init__(self, droppable: type) -> None:
+        self._droppable = droppable
         self._items: collections.deque[T] = collections.deque()
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.dropped = 0
@@ -28,7 +33,7 @@ class Inbox(Generic[T]):
 
     def put(self, item: T) -> None:
         """Leave *item*; from any thread, and from a signal handler."""
-        if len(self._items) >= MOST:
+        if len(self._items) >= MOST and isinstance(item, self._droppable):
             self.dropped += 1
             return
         self._items.append(item)

@@ -39,7 +39,7 @@ class Speaker:
     def __init__(self, settings: Settings, *, session: str, stream: str) -> None:
         identity = settings.identity
         self._settings = settings
-        self._session, self._stream = session, stream
+        self.session, self._stream = session, stream
         self._state_topic = device_topic(identity.fleet, identity.device, "state")
         self._desc_topic = device_topic(identity.fleet, identity.device, "desc")
         self._tlm_topic = device_topic(identity.fleet, identity.device, "tlm")
@@ -80,7 +80,7 @@ class Speaker:
         self._said = now
         state = BoardState(
             status=status,
-            session=self._session,
+            session=self.session,
             since=self._since,
             agent=__version__,
             stream=self._stream,
@@ -98,7 +98,7 @@ class Speaker:
             return
         self._told_s = time.monotonic()
         if (now_c := hottest_c()) is not None:
-            reading = Telemetry(session=self._session, time=utc_now(), temperature_c=now_c)
+            reading = Telemetry(session=self.session, time=utc_now(), temperature_c=now_c)
             connection.send(self._tlm_topic, encode(reading), qos=0)
 
     def describe(self, connection: Connection, findings: Findings) -> Description:
@@ -107,7 +107,7 @@ class Speaker:
         description = Description(
             device=identity.device,
             fleet=identity.fleet,
-            session=self._session,
+            session=self.session,
             time=utc_now(),
             agent=__version__,
             board=findings.board,
@@ -129,7 +129,7 @@ class Speaker:
     def _words(self, status: Presence) -> Will:
         state = BoardState(
             status=status,
-            session=self._session,
+            session=self.session,
             since=utc_now(),
             agent=__version__,
             stream=self._stream,

@@ -6,6 +6,7 @@ from edgeperf.agent.link.errors import RefusedError
 from edgeperf.agent.link.incoming import Connected, Disconnected, Incoming, Message, NotTaken
 from edgeperf.agent.link.inspector import Request
 from edgeperf.agent.link.log import note, warn
+from edgeperf.agent.link.pace import Pace
 from edgeperf.agent.link.parts import Parts
 from edgeperf.agent.link.results import prune
 from edgeperf.agent.link.settings import Settings
@@ -46,6 +47,9 @@ class Reception:
         self.is_online = False
         self._was_online = False
         self._coordinator_session: str | None = None
+        #: Somebody else spoke on this board's state topic; once a second is answer enough.
+        self._contradicts = False
+        self._pace = Pace(1.0)
 
     def take(self, item: Incoming | TransferEnded) -> None:
         """Handle one thing.
@@ -68,6 +72,8 @@ class Reception:
 
     def say_state(self, *, anew: bool = False) -> None:
         """Publish this board's state if it changed, or in any case if *anew*."""
+        if self._contradicts and self._pace.allows("state"):
+            self._contradicts, anew = False, True
         current = self._parts.runs.current
         drained = self._parts.desk.drained
         refusal = self._parts.desk.why_not()
@@ -115,14 +121,14 @@ class Reception:
         self._parts.outbox.acknowledge(ack)
 
     def _on_own_state(self, payload: bytes) -> None:
-        """Contradict a last will: it is this board's, and this board is here."""
+        """Contradict a last will, and whatever else is not this agent's own word."""
         try:
             state = parse_state(payload)
         except MessageError:
-            self.say_state(anew=True)
+            self._contradicts = True
             return
-        if state.status is Presence.LOST:
-            self.say_state(anew=True)
+        if state.status is Presence.LOST or state.session != self._parts.speaker.session:
+            self._contradicts = True
 
     def _on_coordinator(self, payload: bytes) -> None:
         try:

@@ -15,7 +15,7 @@ from edgeperf.agent.board.supervision import Supervisor
 from edgeperf.agent.link.child import wait_for
 from edgeperf.agent.link.errors import LinkError, LinkInputError
 from edgeperf.agent.link.inbox import Inbox
-from edgeperf.agent.link.incoming import Incoming, Stop
+from edgeperf.agent.link.incoming import Incoming, Message, Stop
 from edgeperf.agent.link.log import note, warn
 from edgeperf.agent.link.parts import Parts, assemble
 from edgeperf.agent.link.processes import adopt_orphans
@@ -50,7 +50,7 @@ class Service:
             raise LinkError(f"{settings.state}: {error.strerror or error}") from error
         self._settings = settings
         self._lock = _lock(settings)
-        self._inbox: Inbox[Incoming | TransferEnded] = Inbox()
+        self._inbox: Inbox[Incoming | TransferEnded] = Inbox(droppable=Message)
         self._supervisor = Supervisor()
         self._parts: Parts = assemble(settings, self._inbox.put)
         self._reception = Reception(settings, self._parts)

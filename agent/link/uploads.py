@@ -42,6 +42,7 @@ class Blobs:
         self._wanted: deque[Download] = deque()
         self._longest_pause_s = longest_pause_s
         self._pause_s = _FIRST_PAUSE_S
+        self._failed: set[str] = set()
         self._not_before_s = 0.0
         self._chunk_s = 0.0
 
@@ -94,9 +95,8 @@ class Blobs:
             self._chunks.tick()
         elif self._wanted:
             self._begin(self._wanted.popleft())
-        elif time.monotonic() >= self._not_before_s and (found := self._journal.uploads(1)):
-            sha256, path, size_bytes = found[0]
-            self._begin(Upload(sha256, Path(path), size_bytes))
+        elif time.monotonic() >= self._not_before_s and (upload := self._next_upload()):
+            self._begin(upload)
 
     def take(self, status: BlobStatus) -> TransferEnded | None:
         """Pass on what the coordinator says about an upload over MQTT."""
@@ -111,6 +111,7 @@ class Blobs:
             if isinstance(end.job, Upload):
                 self._journal.uploaded(end.job.sha256)
         else:
+            self._failed.add(end.job.sha256)
             self._not_before_s = time.monotonic() + self._pause_s
             self._pause_s = min(self._pause_s * 2, self._longest_pause_s)
         if end.problem is not None:
@@ -119,6 +120,15 @@ class Blobs:
     def try_now(self) -> None:
         """Forget the pause after a failure: the coordinator is back."""
         self._not_before_s = 0.0
+
+    def _next_upload(self) -> Upload | None:
+        """Return the first file that did not fail lately, so that one cannot hold up all."""
+        found = self._journal.uploads(len(self._failed) + 1)
+        fresh = [row for row in found if row[0] not in self._failed]
+        if not fresh:
+            self._failed.clear()
+        sha256, path, size_bytes = (fresh or found or [("", "", 0)])[0]
+        return Upload(sha256, Path(path), size_bytes) if sha256 else None
 
     def _begin(self, job: Upload | Download) -> None:
         self._job = job
