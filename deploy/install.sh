@@ -2,7 +2,7 @@
 # Installs edgeperf on a board as a service, or removes it; see --help.
 #
 # Running it again with the same source changes nothing; with a newer source it upgrades.
-# Everything it puts outside its own prefix is listed in uninstall(), in install-system.sh.
+# What it puts outside its own prefix is listed in uninstall_service(), in service/system.sh.
 set -euo pipefail
 umask 022
 # Two tries are enough to tell a bad network from none.
@@ -10,27 +10,25 @@ export PIP_RETRIES=${PIP_RETRIES:-2}
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here
-readonly user=edgeperf
-readonly coordinator_user=edgeperf-coordinator
 readonly all_backends="tflite onnxruntime openvino"
-# Groups that own meters, the firmware's mailbox, sensors and accelerators; what a
-# distribution does not have is left out.
-readonly device_groups="dialout video render i2c gpio plugdev"
 # The three runtimes, numpy and the rest take 700 MB unpacked on aarch64.
 readonly needed_mb=1000
 
 # shellcheck source=install-checks.sh
 . "$here/install-checks.sh"
-# shellcheck source=install-system.sh
-. "$here/install-system.sh"
+readonly service=$here/service
+# shellcheck source=service/system.sh
+. "$service/system.sh"
 
 root=""
 prefix=/opt/edgeperf
+environment=""
 wheelhouse=""
 backends=$all_backends
 python=""
 with_service=yes
 with_coordinator=no
+with_tuner=yes
 action=install
 keep_data=no
 workdir=""
@@ -49,6 +47,7 @@ this board, udev rules for meters, a system user, and a systemd service.
   --backends LIST     comma-separated: tflite,onnxruntime,openvino (default), or none
   --coordinator       install the coordinator and its service as well
   --no-service        no user, no udev rules, no service: only the command
+  --no-tuner          no root service that holds clocks, governor and fan for a run
   --python PATH       Python to use, 3.10 or newer (default: the system's)
   --prefix DIR        where to install (default: /opt/edgeperf)
   --root DIR          install below DIR instead of /, touching nothing outside it
@@ -67,8 +66,6 @@ die() { # STATUS MESSAGE
     exit "$1"
 }
 
-dest() { printf '%s%s' "$root" "$1"; }
-
 finish() {
     remember_folders
     rm -rf -- "$workdir"
@@ -86,6 +83,7 @@ parse_options() {
                 ;;
             --coordinator) with_coordinator=yes ;;
             --no-service) with_service=no ;;
+            --no-tuner) with_tuner=no ;;
             --uninstall) action=uninstall ;;
             --keep-data) keep_data=yes ;;
             -h | --help)
@@ -238,8 +236,20 @@ remember_folders() {
     fi
 }
 
+uninstall() {
+    uninstall_service
+    if [ "$(readlink "$(dest /usr/local/bin/edgeperf)" 2>/dev/null)" = "$prefix/venv/bin/edgeperf" ]; then
+        rm -f -- "$(dest /usr/local/bin/edgeperf)"
+    fi
+    rm -rf -- "$(dest "$prefix")/venv"
+    rm -f -- "$(dest "$prefix")/installed"
+    remove_folders "$(dest "$prefix")/made-folders"
+    say "edgeperf is removed$([ "$keep_data" = no ] || printf ', its data kept')"
+}
+
 main() {
     parse_options "$@"
+    environment=$prefix/venv
     if [ "$action" = uninstall ]; then
         check_permission
         uninstall

@@ -13,15 +13,17 @@ from pathlib import Path
 import pytest
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+SERVICE = DEPLOY / "service"
 SCRIPTS = (
     "install.sh",
     "install-checks.sh",
-    "install-system.sh",
+    "service/setup",
+    "service/system.sh",
     "build-wheelhouse",
     "copy-source",
     "test/install-check",
 )
-UNITS = ("edgeperf-agent.service", "edgeperf-coordinator.service")
+UNITS = ("edgeperf-agent.service", "edgeperf-coordinator.service", "edgeperf-tuner.service")
 
 
 def tool(name: str) -> str:
@@ -82,8 +84,8 @@ def test_scripts_are_clean(name: str) -> None:
 def test_units_are_sound_and_hardened(unit: str) -> None:
     """systemd understands every line, and rates the exposure at 3.0 or better."""  # noqa: D403
     systemd = tool("systemd-analyze")
-    path = DEPLOY / "systemd" / unit
-    verify = [systemd, "verify", "--man=no", str(path)]
+    path = DEPLOY / "service" / unit
+    verify = [systemd, "verify", "--man=no", *map(str, SERVICE.glob("edgeperf-*.*"))]
     checked = subprocess.run(verify, capture_output=True, text=True, check=False)
     # The command itself is on boards only.
     complaints = [line for line in checked.stderr.splitlines() if "is not executable" not in line]
@@ -95,7 +97,7 @@ def test_units_are_sound_and_hardened(unit: str) -> None:
 
 def test_the_agent_may_compile_at_run_time() -> None:
     """OpenVINO dies where memory may not be both written and executed."""
-    lines = (DEPLOY / "systemd/edgeperf-agent.service").read_text().splitlines()
+    lines = (DEPLOY / "service/edgeperf-agent.service").read_text().splitlines()
     assert not [line for line in lines if line.startswith("MemoryDenyWriteExecute")]
 
 
@@ -195,3 +197,10 @@ def test_build_wheelhouse_refuses_what_it_does_not_know() -> None:
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
         assert says in done.stderr
+
+
+def test_the_tuner_is_never_in_the_way_of_the_knobs() -> None:
+    """What would make /sys read-only for it must not be in its unit."""
+    lines = (SERVICE / "edgeperf-tuner.service").read_text().splitlines()
+    assert not [line for line in lines if line.startswith("ProtectKernelTunables")]
+    assert "ReadWritePaths=-/sys/devices" in lines

@@ -30,8 +30,8 @@ def test_every_folder_is_linked_into_the_view() -> None:
 def test_every_package_is_listed_for_the_build() -> None:
     """A folder with an ``__init__.py`` that pyproject.toml forgets would not be installed."""
     found = {
-        "edgeperf." + ".".join(path.parent.relative_to(ROOT).parts)
-        for folder in FOLDERS.values()
+        ".".join(("edgeperf", name, *path.parent.relative_to(ROOT / folder).parts))
+        for name, folder in FOLDERS.items()
         for path in (ROOT / folder).rglob("__init__.py")
     }
     assert found | {"edgeperf"} == set(SETUPTOOLS["packages"])

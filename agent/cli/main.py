@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "doctor": ("doctor:doctor", "Tell what this board can measure and what is missing."),
     "agent": ("agent:agent", "Serve a coordinator: the service on a board."),
+    "service": ("service:service", "Install edgeperf as a service of this system."),
     "coordinator": ("coordinator:coordinator", "Collect a fleet's results and give it work."),
     "fleet": ("fleet:fleet", "Boards, runs, campaigns and results of a fleet."),
     "demo": ("demo:demo", "A whole fleet on this machine: one real run, start to end."),

@@ -1,9 +1,18 @@
 # shellcheck shell=bash
-# Part of install.sh: what lies outside its own prefix (users, udev rules, units, links),
-# and taking all of it away again.
+# Part of install.sh and of setup: what lies outside edgeperf's own environment (users, udev
+# rules, units), and taking all of it away again.
 #
-# shellcheck disable=SC2154,SC2034 # the options are install.sh's, and it reads what is set here
+# shellcheck disable=SC2154,SC2034 # options and variables are those of the two scripts
 
+readonly user=edgeperf
+readonly coordinator_user=edgeperf-coordinator
+# Groups that own meters, the firmware's mailbox, sensors and accelerators; what a
+# distribution does not have is left out.
+readonly device_groups="dialout video render i2c gpio plugdev"
+readonly all_units=(edgeperf-agent.service edgeperf-coordinator.service edgeperf-tuner.socket
+    edgeperf-tuner.service)
+
+dest() { printf '%s%s' "$root" "$1"; }
 
 # Folders that had to be made are noted, so that uninstall can take them away again.
 make_dir() { # PATH [MODE [OWNER]]
@@ -27,11 +36,11 @@ link() { # TARGET LINK
     [ "$(readlink "$2" 2>/dev/null)" = "$1" ] || ln -sfn -- "$1" "$2"
 }
 
-# Copies a file of ours, with the prefix put in; says by its status whether it changed.
+# Copies a file of ours, with the environment put in; says by its status whether it changed.
 put_file() { # SOURCE PATH
     local text
     make_dir "$(dirname "$2")"
-    text=$(sed "s|/opt/edgeperf|$prefix|g" "$1")
+    text=$(sed "s|/opt/edgeperf/venv|$environment|g" "$1")
     [ "$text" != "$(cat "$2" 2>/dev/null)" ] || return 1
     printf '%s\n' "$text" >"$2"
     chmod 0644 "$2"
@@ -66,28 +75,37 @@ install_service() {
     join_groups "$user"
     make_dir "$(dest /var/lib)"
     make_dir "$(dest /var/lib/edgeperf)" 0700 "$user"
-    [ -e "$(dest /etc/edgeperf/board.toml)" ] || put_file "$here/board.toml" "$(dest /etc/edgeperf/board.toml)"
-    if put_file "$here/udev/70-edgeperf.rules" "$(dest /etc/udev/rules.d/70-edgeperf.rules)"; then
+    [ -e "$(dest /etc/edgeperf/board.toml)" ] || put_file "$service/board.toml" "$(dest /etc/edgeperf/board.toml)"
+    if put_file "$service/70-edgeperf.rules" "$(dest /etc/udev/rules.d/70-edgeperf.rules)"; then
         reload_udev
     fi
-    install_unit edgeperf-agent.service
+    if [ "$with_tuner" = yes ]; then
+        install_unit edgeperf-tuner.service
+        install_unit edgeperf-tuner.socket sockets.target
+    fi
+    install_unit edgeperf-agent.service multi-user.target
     if [ "$with_coordinator" = yes ]; then
         install_user "$coordinator_user" /var/lib/edgeperf-coordinator "edgeperf coordinator"
         make_dir "$(dest /var/lib/edgeperf-coordinator)" 0700 "$coordinator_user"
-        install_unit edgeperf-coordinator.service
+        install_unit edgeperf-coordinator.service multi-user.target
     fi
 }
 
-install_unit() { # UNIT
+install_unit() { # UNIT [TARGET]
+    local wants
     if [ -z "$root" ] && [ ! -d /run/systemd/system ]; then
         say "no systemd here, so no $1; its ExecStart line says what to start instead"
         return
     fi
-    if put_file "$here/systemd/$1" "$(dest "/etc/systemd/system/$1")"; then changed=yes; fi
-    make_dir "$(dest /etc/systemd/system/multi-user.target.wants)"
-    link "/etc/systemd/system/$1" "$(dest "/etc/systemd/system/multi-user.target.wants/$1")"
+    if put_file "$service/$1" "$(dest "/etc/systemd/system/$1")"; then changed=yes; fi
+    if [ $# -ge 2 ]; then
+        wants=$(dest "/etc/systemd/system/$2.wants")
+        make_dir "$wants"
+        link "/etc/systemd/system/$1" "$wants/$1"
+    fi
     [ -z "$root" ] || return 0
     systemctl daemon-reload
+    if [ $# -lt 2 ]; then return; fi
     # Nothing new must not end the run that is on its way.
     if [ "$changed" = yes ]; then systemctl restart "$1"; else systemctl start "$1"; fi
 }
@@ -99,34 +117,38 @@ reload_udev() {
     fi
 }
 
-uninstall() {
-    local unit place
-    for unit in edgeperf-agent.service edgeperf-coordinator.service; do
+uninstall_service() {
+    local unit
+    for unit in "${all_units[@]}"; do
         if [ -z "$root" ] && [ -d /run/systemd/system ] && [ -e "/etc/systemd/system/$unit" ]; then
             systemctl --quiet disable --now "$unit" || true
         fi
         rm -f -- "$(dest "/etc/systemd/system/multi-user.target.wants/$unit")" \
+            "$(dest "/etc/systemd/system/sockets.target.wants/$unit")" \
             "$(dest "/etc/systemd/system/$unit")"
     done
     if [ -z "$root" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
     rm -f -- "$(dest /etc/udev/rules.d/70-edgeperf.rules)"
     reload_udev
-    if [ "$(readlink "$(dest /usr/local/bin/edgeperf)" 2>/dev/null)" = "$prefix/venv/bin/edgeperf" ]; then
-        rm -f -- "$(dest /usr/local/bin/edgeperf)"
-    fi
+    # The tuner keeps this folder over its own end, on purpose.
+    rm -rf -- "$(dest /run/edgeperf-tuner)"
     rm -rf -- "$(dest /var/cache/edgeperf)" "$(dest /var/cache/edgeperf-coordinator)"
     if [ "$keep_data" = no ]; then
         rm -rf -- "$(dest /etc/edgeperf)" "$(dest /var/lib/edgeperf)" "$(dest /var/lib/edgeperf-coordinator)"
         remove_user "$user"
         remove_user "$coordinator_user"
     fi
-    mapfile -t made < <(tac "$(dest "$prefix")/made-folders" 2>/dev/null)
-    rm -rf -- "$(dest "$prefix")/venv"
-    rm -f -- "$(dest "$prefix")/installed" "$(dest "$prefix")/made-folders"
+}
+
+# Folders that were made, last first, as far as nothing is in them.
+remove_folders() { # LIST
+    local place
+    mapfile -t made < <(tac "$1" 2>/dev/null)
+    rm -f -- "$1"
     for place in "${made[@]}"; do
         [ ! -d "$(dest "$place")" ] || rmdir --ignore-fail-on-non-empty -- "$(dest "$place")"
     done
-    say "edgeperf is removed$([ "$keep_data" = no ] || printf ', its data kept')"
+    made=()
 }
 
 remove_user() { # NAME
