@@ -471,10 +471,12 @@ def test_the_command_prints_findings_as_json(tmp_path: Path) -> None:
         "system",
         "software",
         "cores",
+        "tuner",
         "condition",
         "ports",
         "meters",
         "places",
+        "fleet",
     }
     assert list(tmp_path.iterdir()) == []
 

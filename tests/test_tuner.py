@@ -21,6 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeperf.agent.board.findings import Board
+from edgeperf.agent.board.probe_tuner import probe_tuner
 from edgeperf.agent.result import Severity
 from edgeperf.agent.run.tuning import tuning_reasons
 from edgeperf.agent.tuner import Report, Wish, hold
@@ -431,6 +433,23 @@ def test_it_ends_by_itself_when_nobody_comes(pi: Path, tmp_path: Path) -> None:
     command += ["--socket", str(tmp_path / "s"), "--root", str(pi), "--idle", "0.1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=True)
     assert done.stderr == ""
+
+
+def test_the_doctor_tells_the_knobs_and_who_turns_them(tuner: TunerProcess) -> None:
+    """With the service, without it, and where there is nothing to turn."""
+
+    def told(board: Board) -> list[tuple[str, str]]:
+        return [(finding.status.value, finding.value) for finding in probe_tuner(board)]
+
+    assert told(Board(root=tuner.root, tuner=tuner.socket)) == [
+        ("ok", "governor (cores 0-3); clock (cores 0-3); fan (pwmfan pwm1)"),
+        ("ok", "holds them for a run with --governor, --clock, --fan"),
+    ]
+    nowhere = tuner.root / "none"
+    assert told(Board(root=tuner.root, tuner=nowhere))[1] == ("missing", "nobody here may set it")
+    assert told(Board(root=nowhere)) == [
+        ("missing", "no governor, clock or fan that could be held")
+    ]
 
 
 def test_a_run_holds_and_records_it(product: "Product", tuner: TunerProcess) -> None:

@@ -18,12 +18,14 @@ from edgeperf.agent.board.probe_places import probe_places
 from edgeperf.agent.board.probe_ports import probe_ports
 from edgeperf.agent.board.probe_software import probe_software
 from edgeperf.agent.board.probe_system import probe_system
+from edgeperf.agent.board.probe_tuner import probe_tuner
 
 #: Every probe, in the order of the report.
 PROBES: tuple[Probe, ...] = (
     probe_system,
     probe_software,
     probe_cores,
+    probe_tuner,
     probe_health,
     probe_ports,
     probe_places,

@@ -76,6 +76,8 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         broker: URL of the MQTT broker; None probes no broker.
         kernel_clock: Asks the kernel how well its clock is kept.
         meters: Looks for meters; None where nothing can.
+        fleet: Tries the broker of the fleet; None where nothing can.
+        tuner: Socket of the tuner; None is where it always is.
     """
 
     root: Path = Path("/")
@@ -84,6 +86,8 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     broker: str | None = None
     kernel_clock: Callable[[], KernelClock | None] = kernel_clock
     meters: Callable[[], Iterable[Finding]] | None = None
+    fleet: Callable[[], Iterable[Finding]] | None = None
+    tuner: Path | None = None
 
 
 Probe = Callable[[Board], Iterable[Finding]]

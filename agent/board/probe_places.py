@@ -1,4 +1,4 @@
-"""Probes of the places results go to: folders on this board, and the broker."""
+"""Probes of the places results go to: folders on this board, a broker, the fleet."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ _FEW_INODES = 1000
 
 
 def probe_places(board: Board) -> Iterator[Finding]:
-    """Folders, then the broker where one is named.
+    """Folders, the broker where one is named, the fleet where the board may be in one.
 
     Raises:
         InputError: The broker's URL is none.
@@ -35,6 +35,8 @@ def probe_places(board: Board) -> Iterator[Finding]:
         yield _folder(purpose, folder)
     if board.broker is not None:
         yield _broker(*parse_broker(board.broker))
+    if board.fleet is not None:
+        yield from board.fleet()
 
 
 def parse_broker(url: str) -> tuple[str, int]:

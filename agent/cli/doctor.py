@@ -1,6 +1,7 @@
 """``edgeperf doctor``: what this board can measure, and what is missing."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -35,15 +36,26 @@ _STYLES = {
     show_default=True,
     help="Folder that results will go to.",
 )
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="EDGEPERF_STATE",
+    help="Folder with the agent's files.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(broker: str | None, results: Path, *, as_json: bool) -> None:
+def doctor(broker: str | None, results: Path, state: Path | None, *, as_json: bool) -> None:
     """Say what this board can measure and what is missing, probe by probe.
 
     Exit status: 0 when a run can work here, 3 when something is missing that it needs.
     """
     if broker is not None:
         parse_broker(broker)  # a wrong one is told before anything takes its time
-    board = Board(folders=_folders(results), broker=broker, meters=find_meters)
+    board = Board(
+        folders=_folders(results),
+        broker=broker,
+        meters=find_meters,
+        fleet=lambda: _fleet(state),
+    )
     console = Console(stderr=True)
     found: list[Finding] = []
     with console.status("looking at the board") as status:
@@ -64,6 +76,13 @@ def _folders(results: Path) -> dict[str, Path]:
 
     cache = Places.from_environment(os.environ).cache
     return {"results": results} if cache is None else {"results": results, "cache": cache}
+
+
+def _fleet(state: Path | None) -> Iterator[Finding]:
+    from edgeperf.agent.link.access import probe_fleet  # noqa: PLC0415 - paho, only here
+    from edgeperf.agent.link.settings import default_state  # noqa: PLC0415
+
+    yield from probe_fleet(state or default_state(os.environ))
 
 
 def _show(outcome: Report) -> None:

@@ -6,7 +6,17 @@ anything, and restores it when the run lets go, dies, or the service itself had 
 import from here; the service is ``python -m edgeperf.agent.tuner``.
 """
 
-from edgeperf.agent.tuner.client import SOCKET, Hold, hold, look_up
+from edgeperf.agent.tuner.client import SOCKET, Hold, hold, look_up, problem_of
 from edgeperf.agent.tuner.wire import NO_WISH, Report, Setting, Wish
 
-__all__ = ["NO_WISH", "SOCKET", "Hold", "Report", "Setting", "Wish", "hold", "look_up"]
+__all__ = [
+    "NO_WISH",
+    "SOCKET",
+    "Hold",
+    "Report",
+    "Setting",
+    "Wish",
+    "hold",
+    "look_up",
+    "problem_of",
+]

@@ -60,9 +60,10 @@ def hold(wish: Wish, *, where: Path | None = None, root: Path = Path("/")) -> It
         finally:
             held.report = _seen(knobs, missing)
         return
+    request = Request(verb=Verb.HOLD, wish=wish)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
         line.settimeout(_PATIENCE_S)
-        held = Hold(_ask(line, wish, where or look_up(os.environ)))
+        held = Hold(_ask(line, request, where or look_up(os.environ)))
         problem = held.report.problem
         try:
             yield held
@@ -75,12 +76,19 @@ def hold(wish: Wish, *, where: Path | None = None, root: Path = Path("/")) -> It
                     held.report = _seen(knobs, missing, problem=held.report.problem)
 
 
+def problem_of(where: Path | None = None) -> str:
+    """Return why the tuner would do nothing for this process; empty when it would."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+        line.settimeout(_PATIENCE_S)
+        return _ask(line, Request(verb=Verb.STATUS), where or look_up(os.environ)).problem
+
+
 def look_up(environment: Mapping[str, str]) -> Path:
     """Return where the tuner's socket is: ``EDGEPERF_TUNER``, else the usual place."""
     return Path(environment.get("EDGEPERF_TUNER", str(SOCKET)))
 
 
-def _ask(line: socket.socket, wish: Wish, where: Path) -> Report:
+def _ask(line: socket.socket, request: Request, where: Path) -> Report:
     try:
         line.connect(str(where))
     except FileNotFoundError:
@@ -90,7 +98,7 @@ def _ask(line: socket.socket, wish: Wish, where: Path) -> Report:
         return Report(problem=text)
     except OSError as error:
         return Report(problem=f"{where}: {error.strerror or error}")
-    return _exchange(line, Request(verb=Verb.HOLD, wish=wish))
+    return _exchange(line, request)
 
 
 def _exchange(line: socket.socket, request: Request) -> Report:
