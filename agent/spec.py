@@ -69,6 +69,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         preset: How long the run lasts.
         backend: A name in ``edgeperf.backends.BACKENDS``; None picks what fits the file.
         precision: Which file of a catalogue model; None is its first.
+        parts: Further files of the model, by what they are (``decoder``, ``tokenizer``): each
+            a file, or ``sha256:`` and a digest.
         task: A name in ``edgeperf.datasets.TASKS``, or a task file (``.toml``); None is the
             catalogue model's own.
         data: The user's own labelled samples: in the task's format, or without a task in
@@ -101,6 +103,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     preset: Preset = Preset.FAST
     backend: Word | None = None
     precision: Precision | None = None
+    parts: dict[str, str] = msgspec.field(default_factory=dict)
     task: Word | None = None
     data: Word | None = None
     inputs_file: Word | None = None

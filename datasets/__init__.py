@@ -24,6 +24,7 @@ TASKS: dict[str, str] = {
     "digits": "edgeperf.datasets.digits:Digits",
     "imagenet": "edgeperf.datasets.imagenet:ImageNet",
     "kws": "edgeperf.datasets.kws:KeywordSpotting",
+    "translation": "edgeperf.datasets.text.translation:Translation",
     "vww": "edgeperf.datasets.vww:VisualWakeWords",
 }
 

@@ -57,11 +57,13 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         format: File ending, which says what runtimes take it.
         precision: ``float`` or ``int8`` (also for unsigned 8-bit).
         asset: The file.
+        parts: Further files that belong to it, by what they are: ``decoder``, ``tokenizer``.
     """
 
     format: Literal[".tflite", ".onnx"]
     precision: Literal["float", "int8"]
     asset: Asset
+    parts: dict[str, Asset] = msgspec.field(default_factory=dict)
 
 
 class CatalogueModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

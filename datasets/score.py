@@ -84,16 +84,12 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decoding(msgspec.Struct, frozen=True, kw_only=True):
-    """How a decoder that gives one token at a time is driven.
+    """How a decoder that gives one token at a time is driven: greedily, up to a length.
 
     Attributes:
-        start: Token that begins every answer.
-        stop: Token that ends it.
-        most_tokens: Where it is cut.
+        most_tokens: Where an answer is cut.
     """
 
-    start: int
-    stop: int
     most_tokens: int
 
 

@@ -68,7 +68,7 @@ def stored(task: str) -> dict[str, NDArray[Any]]:
         return {key: arrays[key] for key in arrays.files}
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", sorted(USUAL))
 def test_every_task_opens_with_its_usual_model(name: str) -> None:
     """Each task has its values, its data and at least one catalogue model."""
     task = open_task(name)
@@ -232,7 +232,7 @@ def test_predictions_are_real_numbers(
     assert out.tolist() == expected
 
 
-@pytest.mark.parametrize("task", sorted(TASKS))
+@pytest.mark.parametrize("task", sorted(USUAL))
 def test_answers_that_are_no_numbers_are_refused(task: str) -> None:
     """A model that gives NaN gets no score."""
     library = open_usual(task)
@@ -255,7 +255,7 @@ def test_wrong_labels_are_wrong_answers() -> None:
     assert library.score(np.roll(perfect, 1, axis=1)).value == 0.0
 
 
-@pytest.mark.parametrize("task", sorted(TASKS))
+@pytest.mark.parametrize("task", sorted(USUAL))
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -274,7 +274,7 @@ def test_models_that_do_not_fit_are_named(task: str, change: dict[str, Any], sai
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("task", sorted(TASKS))
+@pytest.mark.parametrize("task", sorted(USUAL))
 def test_types_that_cannot_be_fed_or_read_are_named(task: str) -> None:
     """Integers wider than 8 bits, batches, and several inputs or outputs are refused."""
     shape, scores = USUAL[task]

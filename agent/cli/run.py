@@ -44,6 +44,9 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
 @click.option(
     "--task", help="Task, or your own task file (.toml); default: the catalogue model's own."
 )
+@click.option(
+    "--part", "parts", multiple=True, metavar="NAME=FILE", help="Further file: decoder, tokenizer."
+)
 @click.option("--data", metavar="PATH", help="Your own labelled samples: a folder or a file.")
 @click.option("--backend", help="Runtime; default: what fits the file (see: edgeperf backends).")
 @click.option("--precision", type=_choice(Precision), help="Which of a catalogue model's files.")
@@ -181,6 +184,7 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
         _check_text(name, value)
     fields["accuracy"] = not fields.pop("no_accuracy", False)
     fields["options"] = dict(_pair("--option", text) for text in fields.pop("options", ()))
+    fields["parts"] = dict(_pair("--part", text) for text in fields.pop("parts", ()))
     fields["shapes"] = shapes_of(fields.pop("shapes", ()))
     if "cores" in fields:
         fields["cores"] = _cores(fields["cores"])

@@ -19,6 +19,7 @@ from edgeperf.agent.result.figures import (
 )
 from edgeperf.agent.result.sut import (
     Model,
+    ModelPart,
     Sut,
     Tensor,
     Thread,
@@ -38,6 +39,7 @@ __all__ = [
     "Headline",
     "LoadGen",
     "Model",
+    "ModelPart",
     "Percentiles",
     "Performance",
     "Reason",

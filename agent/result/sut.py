@@ -13,6 +13,15 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True):
     zero_point: int | None = None
 
 
+class ModelPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A further file of the model: its decoder, its tokenizer."""
+
+    name: str
+    file: str
+    sha256: str
+    size_bytes: int
+
+
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """The model file under test; ``sha256`` is its identity, the name is for people."""
 
@@ -24,6 +33,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     precision: str | None
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    parts: tuple[ModelPart, ...] = ()
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,12 @@ from edgeperf.agent.run.jobs import DataPlan, SutPlan
 from edgeperf.agent.run.shared import Shared
 from edgeperf.backends import open_backend
 from edgeperf.backends.base import Session, SessionOptions
+from edgeperf.backends.generation import GenerationSession
 from edgeperf.datasets import open_task
 from edgeperf.datasets.base import InputLibrary, SampleLibrary
 from edgeperf.datasets.generated import GeneratedInputs
 from edgeperf.datasets.tensors import TensorSpec
+from edgeperf.datasets.text.tokenizer import Tokenizer
 
 #: Generated inputs: as many as MLPerf's image tasks hold, where they are small ...
 GENERATED_SAMPLES = 1024
@@ -30,7 +32,13 @@ def load_session(sut: SutPlan) -> Session:
         EdgeperfError: It cannot be loaded; the message says why.
     """
     options = SessionOptions(threads=sut.threads, shapes=sut.shapes, options=sut.options)
-    return open_backend(sut.backend).load(Path(sut.model), options)
+    backend = open_backend(sut.backend)
+    session = backend.load(Path(sut.model), options)
+    if sut.decoding is None:
+        return session
+    decoder = backend.load(Path(sut.parts["decoder"]), options)
+    tokenizer = Tokenizer(Path(sut.parts["tokenizer"]))
+    return GenerationSession(session, decoder, tokenizer, sut.decoding.most_tokens)
 
 
 def open_samples(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edgeperf.agent.result import Model, Sut, Tensor
+from edgeperf.agent.result import Model, ModelPart, Sut, Tensor
 from edgeperf.agent.run.jobs import Prepared
 from edgeperf.agent.run.measure import Measurement
 from edgeperf.agent.run.plan import Plan
@@ -21,6 +21,15 @@ def model_of(plan: Plan, prepared: Prepared) -> Model:
         precision=plan.model.precision,
         inputs=tuple(map(_tensor, prepared.inputs)),
         outputs=tuple(map(_tensor, prepared.outputs)),
+        parts=tuple(
+            ModelPart(
+                name=part.name,
+                file=Path(part.path).name,
+                sha256=part.sha256,
+                size_bytes=part.size_bytes,
+            )
+            for part in plan.model.parts
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from edgeperf.agent.run.memory import Field
 from edgeperf.agent.run.seen import Seen
 from edgeperf.backends.base import RuntimeInfo
 from edgeperf.datasets.own.taskfile import TaskFile
-from edgeperf.datasets.score import Score
+from edgeperf.datasets.score import Decoding, Score
 from edgeperf.datasets.tensors import TensorSpec
 
 
@@ -22,6 +22,8 @@ class SutPlan(msgspec.Struct, frozen=True, kw_only=True):
         threads: Runtime threads per worker.
         shapes: Shapes for inputs that the model leaves free.
         options: The backend's own options.
+        parts: Paths of further files of the model, by what they are.
+        decoding: How a decoder is driven; None where one inference is all.
     """
 
     model: str
@@ -29,6 +31,8 @@ class SutPlan(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     shapes: dict[str, tuple[int, ...]]
     options: dict[str, str]
+    parts: dict[str, str] = msgspec.field(default_factory=dict)
+    decoding: Decoding | None = None
 
 
 class DataPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ def judge_answers(
         reasons.append(Reason(code="answers-not-finite", severity=Severity.INVALID, text=why))
         return Accuracy(measured=False, passed=False, why_not=why)
     found = _judged(plan, score)
-    reasons += map(_reason, _remarks(plan, score, found.threshold))
+    reasons += map(_reason, _remarks(plan, score, found))
     return found
 
 
@@ -76,13 +76,15 @@ def _judged(plan: Plan, score: Score) -> Accuracy:
     )
 
 
-def _remarks(plan: Plan, score: Score, threshold: float | None) -> tuple[Remark, ...]:
+def _remarks(plan: Plan, score: Score, found: Accuracy) -> tuple[Remark, ...]:
     """Return what a reader of these answers must know, beyond whether they passed."""
-    remarks, reference = score.remarks, plan.model.reference
+    remarks = score.remarks
     if plan.gate.floor is not None:
         remarks += floor_remarks(score, plan.gate.floor)
-    elif threshold is not None and reference is not None:
-        remarks += share_remarks(score, reference, threshold)
+    elif found.threshold is not None and found.reference is not None:
+        remarks += share_remarks(score, found.reference, found.threshold)
+    if found.passed is False:
+        return remarks
     share = plan.gate.share or SHARE
     return remarks + lost_remarks(score.metrics, plan.reference_metrics, score.metric, share)
 

@@ -9,11 +9,34 @@ from edgeperf.agent.spec import RunSpec
 from edgeperf.backends import backend_for, open_backend
 from edgeperf.datasets.assets import digest, resolve, resolve_sha256
 from edgeperf.datasets.base import Task
-from edgeperf.datasets.catalogue import CatalogueModel, find_file, find_model, models, pick_file
+from edgeperf.datasets.catalogue import (
+    Asset,
+    CatalogueModel,
+    find_file,
+    find_model,
+    models,
+    pick_file,
+)
 from edgeperf.datasets.catalogue import ModelFile as CatalogueFile
 
 #: A model named by its content, as the fleet does.
 _BY_CONTENT = "sha256:"
+
+
+class ModelPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A further file of the model.
+
+    Attributes:
+        name: What it is: ``decoder``, ``tokenizer``.
+        path: Where it is.
+        sha256: What it is.
+        size_bytes: How large.
+    """
+
+    name: str
+    path: str
+    sha256: str
+    size_bytes: int
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +50,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
         precision: ``float`` or ``int8`` where the catalogue knows.
         reference: FP32 value of the task's metric for this model.
         reference_source: Where that comes from.
+        parts: Further files that belong to it.
     """
 
     name: str
@@ -36,6 +60,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     precision: str | None
     reference: float | None
     reference_source: str | None
+    parts: tuple[ModelPart, ...] = ()
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,8 +135,32 @@ def _catalogue_model(
         precision=file.precision,
         reference=known.reference,
         reference_source=known.reference_source,
+        parts=_parts(spec) or tuple(map(_known_part, file.parts.items())),
     )
     return model, backend
+
+
+def _known_part(part: tuple[str, Asset]) -> ModelPart:
+    name, asset = part
+    path = resolve(asset)
+    return ModelPart(name=name, path=str(path), sha256=asset.sha256, size_bytes=path.stat().st_size)
+
+
+def _parts(spec: RunSpec) -> tuple[ModelPart, ...]:
+    """Find the further files that *spec* names."""
+    parts = []
+    for name, given in sorted(spec.parts.items()):
+        path = Path(given)
+        if given.startswith(_BY_CONTENT):
+            path = resolve_sha256(given.removeprefix(_BY_CONTENT))
+        try:
+            sha256, size_bytes = digest(path)
+        except OSError as error:
+            raise InputError(f"--part {name}={given}: {error.strerror}") from error
+        parts.append(
+            ModelPart(name=name, path=str(path.resolve()), sha256=sha256, size_bytes=size_bytes)
+        )
+    return tuple(parts)
 
 
 def _own_model(spec: RunSpec) -> tuple[ModelFile, str]:
@@ -141,5 +190,6 @@ def _own_model(spec: RunSpec) -> tuple[ModelFile, str]:
         precision=None,
         reference=None,
         reference_source=None,
+        parts=_parts(spec),
     )
     return model, backend

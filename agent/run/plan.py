@@ -30,6 +30,7 @@ CALIBRATE_S = {Preset.VALID: 3.0, Preset.FAST: 1.0, Preset.SMOKE: 0.3}
 #: Share of the FP32 reference that MLPerf asks of most benchmarks.
 SHARE = 0.99
 TIMED = ("input hand-over to the runtime", "inference")
+TIMED_GENERATION = ("tokenizing", "encoder", "decoder for each token (greedy)", "detokenizing")
 #: MLPerf's bound for the Server scenario where a task names none.
 SERVER_LATENCY_NS = 10_000_000
 
@@ -101,6 +102,7 @@ def make_plan(spec: RunSpec) -> Plan:
             " your own samples of it"
         )
     model = with_reference(choice, task)
+    _require_parts(model, task)
     bound_ns = task.server_latency_ns if task else SERVER_LATENCY_NS
     if spec.target_latency_ms is not None:
         bound_ns = round(spec.target_latency_ms * 1e6)
@@ -115,6 +117,8 @@ def make_plan(spec: RunSpec) -> Plan:
             threads=spec.threads,
             shapes=spec.shapes,
             options=spec.options,
+            parts={part.name: part.path for part in model.parts},
+            decoding=task.decoding if task else None,
         ),
         data=DataPlan(
             task=task_name,
@@ -129,7 +133,7 @@ def make_plan(spec: RunSpec) -> Plan:
         layout=lay_out(spec),
         loadgen_model=_benchmark(spec, task),
         target_latency_ns=bound_ns,
-        timed=(*TIMED, "postprocessing") if timed else TIMED,
+        timed=_timed(task),
     )
 
 
@@ -142,6 +146,25 @@ def _check_meter(spec: RunSpec) -> None:
         raise MeterInputError(
             f"meter on {port}: no such port; plug it in, or see `edgeperf meter ls`"
         )
+
+
+def _timed(task: Task | None) -> tuple[str, ...]:
+    """Say in words what a latency contains."""
+    if task is not None and task.decoding is not None:
+        return TIMED_GENERATION
+    if task is not None and task.timed_postprocessing:
+        return (*TIMED, "postprocessing (boxes, NMS)")
+    return TIMED
+
+
+def _require_parts(model: ModelFile, task: Task | None) -> None:
+    """Refuse a model that lacks a part, or has one that nothing asks for."""
+    have = {part.name for part in model.parts}
+    needed = {"decoder", "tokenizer"} if task is not None and task.decoding is not None else set()
+    for name in sorted(needed - have):
+        raise InputError(f"model {model.name}: the task needs its {name} too; --part {name}=FILE")
+    for name in sorted(have - needed):
+        raise InputError(f"--part {name}: the task has no use for it")
 
 
 def _gate(spec: RunSpec, task: Task | None) -> Gate:

@@ -1,0 +1,1 @@
+"""Tasks whose samples or answers are text."""
