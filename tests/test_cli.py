@@ -12,7 +12,7 @@ import pytest
 from edgeperf import __version__
 from edgeperf.agent.cli.main import COMMANDS
 from edgeperf.backends import BACKENDS
-from edgeperf.datasets import TASKS
+from edgeperf.datasets import task_names
 from edgeperf.datasets.catalogue import models
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_version(product: "Product") -> None:
     ("command", "names"),
     [
         ("models", [model.name for model in models()]),
-        ("tasks", list(TASKS)),
+        ("tasks", list(task_names())),
         ("backends", list(BACKENDS)),
     ],
 )

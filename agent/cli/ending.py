@@ -2,9 +2,9 @@
 
 import signal
 from types import FrameType
+from typing import NamedTuple
 
 import click
-import msgspec
 
 from edgeperf import EdgeperfError, InputError
 
@@ -23,7 +23,7 @@ class Interrupted(BaseException):
         self.number = number
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class Ending(NamedTuple):
     """What a person, and a script, get to know.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -90,6 +89,8 @@ def _tell(error: BaseException) -> int:
     ending = ending_of(error)
     text = ending.text
     if ending.bug and "EDGEPERF_DEBUG" in os.environ:
+        import traceback  # noqa: PLC0415 - it costs start-up time and is hardly ever needed
+
         traceback.print_exception(error)
     elif ending.bug:
         text += "; EDGEPERF_DEBUG=1 shows where; please report it"
