@@ -10,6 +10,7 @@ forgiven if the verdict blames it.
 """
 
 import json
+import os
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -238,3 +239,36 @@ def test_own_model_without_a_dataset(
     assert result.sut.backend == backend
     assert result.task is None
     check_performance(result, scenario)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_runtime_threads_stay_on_the_workers_cores(
+    product_with_models: "Product", models_dir: Path, backend: str
+) -> None:
+    """With two threads a worker has two cores, and the runtime's pool is on them."""
+    outcome = measured(product_with_models, "vww", "--backend", backend, "--threads", "2")
+    check(outcome, "SingleStream", models_dir)
+    assert "affinity" not in outcome.reasons
+    sut = outcome.result.sut
+    assert sut is not None
+    assert sut.threads_per_worker == 2
+    (worker,) = sut.workers
+    assert len(worker.cores) == 2
+    assert len([thread for thread in worker.threads if thread.cores == worker.cores]) >= 2
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_server_with_several_workers(
+    product_with_models: "Product", models_dir: Path, backend: str
+) -> None:
+    """LoadGen then has a process of its own that does not infer, and two that do."""
+    load = ("--scenario", "Server", "--workers", "2", "--target-qps", "500")
+    outcome = measured(product_with_models, "kws", "--backend", backend, *load)
+    check(outcome, "Server", models_dir)
+    sut = outcome.result.sut
+    assert sut is not None
+    assert [worker.role for worker in sut.workers] == ["issuer", "follower", "follower"]
+    assert {core for worker in sut.workers[1:] for core in worker.cores} <= os.sched_getaffinity(0)
+    assert sut.workers[1].cores != sut.workers[2].cores
