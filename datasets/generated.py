@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.datasets.base import Array, DatasetError
-from edgeperf.datasets.npz import read_arrays
+from edgeperf.datasets.npz import read_rows
+from edgeperf.datasets.npz_rows import Rows
 from edgeperf.datasets.tensors import TensorSpec
 
 
@@ -96,10 +97,10 @@ def _random(spec: TensorSpec, random: np.random.Generator) -> NDArray[Any]:
     return random.integers(0, 2, spec.sample_shape)
 
 
-def _read(file: Path, inputs: Sequence[TensorSpec]) -> list[Array]:
-    """Read one array per input, in the model's order."""
+def _read(file: Path, inputs: Sequence[TensorSpec]) -> list[Rows | Array]:
+    """Open one array per input, in the model's order."""
     expected = "one array per input: " + ", ".join(map(_wanted, inputs))
-    arrays = read_arrays(file, expected)
+    arrays = read_rows(file, expected)
     names = [spec.name for spec in inputs]
     if set(arrays) != set(names):
         raise DatasetError(f"{file}: holds {sorted(arrays)}; expected {expected}")
@@ -123,7 +124,7 @@ def _per_sample(spec: TensorSpec) -> tuple[int, ...]:
     return shape[1:] if shape[:1] == (1,) else shape
 
 
-def _require_fitting(file: Path, spec: TensorSpec, array: Array) -> None:
+def _require_fitting(file: Path, spec: TensorSpec, array: Rows | Array) -> None:
     shapes = (_per_sample(spec), spec.sample_shape)
     if not array.ndim or array.shape[1:] not in shapes or array.dtype != spec.dtype:
         raise DatasetError(

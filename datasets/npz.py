@@ -7,7 +7,8 @@ that do not match the samples.
 
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.datasets.base import Array, DatasetError
+from edgeperf.datasets.npz_rows import Rows, open_rows
 
 LABELS = "labels"
 
@@ -52,6 +54,33 @@ def read_arrays(path: Path, expected: str, keys: Sequence[str] | None = None) ->
         DatasetError: It is missing, is not an NPZ file, holds Python objects, is damaged,
             or lacks an array.
     """
+    with _opened(path, expected), np.load(path, allow_pickle=False) as arrays:
+        wanted = keys or arrays.files
+        missing = [key for key in wanted if key not in arrays.files]
+        if not missing:
+            return {key: arrays[key] for key in wanted}
+        found = ", ".join(map(repr, arrays.files)) or "none"
+    raise DatasetError(f"{path}: no array {missing[0]!r}; expected {expected}, found {found}")
+
+
+def read_rows(path: Path, expected: str) -> dict[str, Rows | Array]:
+    """Open every array of an NPZ file, to be read row by row where that is possible.
+
+    Raises:
+        DatasetError: As :func:`read_arrays` does.
+    """
+    rows: dict[str, Rows | Array] = {}
+    with _opened(path, expected), zipfile.ZipFile(path) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        for name in names:
+            found = open_rows(path, archive, name)
+            rows[name] = read_arrays(path, expected, [name])[name] if found is None else found
+    return rows
+
+
+@contextmanager
+def _opened(path: Path, expected: str) -> Iterator[None]:
+    """Turn whatever can be wrong with an NPZ file into one line."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise DatasetError(f"{path}: {what}; expected an .npz file with {expected}")
@@ -60,17 +89,11 @@ def read_arrays(path: Path, expected: str, keys: Sequence[str] | None = None) ->
             is_zip = zipfile.is_zipfile(file)
         if not is_zip:
             raise DatasetError(f"{path}: not an .npz file; expected {expected}")
-        with np.load(path, allow_pickle=False) as arrays:
-            wanted = keys or arrays.files
-            missing = [key for key in wanted if key not in arrays.files]
-            if not missing:
-                return {key: arrays[key] for key in wanted}
-            found = ", ".join(map(repr, arrays.files)) or "none"
-    except (OSError, ValueError, EOFError, NotImplementedError, MemoryError) as error:
+        yield
+    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, MemoryError) as error:
         raise DatasetError(f"{path}: cannot be read as .npz: {error}") from error
     except (zipfile.BadZipFile, zlib.error) as error:
         raise DatasetError(f"{path}: not an .npz file, or damaged: {error}") from error
-    raise DatasetError(f"{path}: no array {missing[0]!r}; expected {expected}, found {found}")
 
 
 def read_labelled(path: Path, layout: Layout) -> tuple[Array, NDArray[np.int64]]:
