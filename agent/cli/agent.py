@@ -37,7 +37,7 @@ def agent(
 @click.argument("coordinator")
 @click.option("--code", required=True, help="One-time code, as the coordinator printed it.")
 @click.option("--name", help="Name of this board.  [host name and a part of its machine id]")
-@click.option("--ca", type=_File, help="Certificates to trust when COORDINATOR is https.")
+@click.option("--ca", type=_File, help="CA of an https COORDINATOR.  [the code is proof enough]")
 @click.pass_obj
 def enroll(state: Path, coordinator: str, code: str, name: str | None, ca: Path | None) -> None:
     """Join the fleet of COORDINATOR (HOST, HOST:PORT or URL)."""

@@ -370,3 +370,20 @@ def test_systemd_is_told(tmp_path: Path) -> None:
                 said = systemd.recv(100)
             assert process.wait(60) == 0
     assert not (tmp_path / "c" / "endpoint.json").exists()
+
+
+def test_real_board_joins_a_fleet_whose_ca_it_cannot_know(tmp_path: Path) -> None:
+    """The code is proof enough for joining; afterwards the fleet's own CA is checked."""
+    settings = Settings(data=tmp_path / "c", listen="127.0.0.2", broker_port=0, http_port=0)
+    with Coordinator(settings) as running:
+        code = _client(tmp_path / "c").post("/v1/codes", {"board": "pi5"})["code"]
+        agent = [sys.executable, "-m", "edgeperf", "agent", "--state", str(tmp_path / "a")]
+        joining = ["enroll", running.url, "--code", code, "--name", "pi5"]
+        environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+        for words in (joining, ["--check"]):
+            done = subprocess.run(
+                [*agent, *words], env=environment, capture_output=True, check=False, timeout=100
+            )
+            assert done.returncode == 0, done.stderr.decode()
+    authority = (tmp_path / "c" / "keys" / "ca.pem").read_text()
+    assert (tmp_path / "a" / "ca.pem").read_text() == authority
