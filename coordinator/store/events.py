@@ -32,6 +32,7 @@ from edgeperf.agent.messages import (
 )
 from edgeperf.coordinator.store import commands, results, runs
 from edgeperf.coordinator.store.figures import clean
+from edgeperf.coordinator.store.migrations import StoreError
 from edgeperf.coordinator.store.schema import event as event_table
 from edgeperf.coordinator.store.schema import log
 from edgeperf.coordinator.store.schema import run as run_table
@@ -93,6 +94,8 @@ def _keep(connection: Connection, event: Event, now_ns: int) -> bool:
     }
     insertion = _insert_once(connection, event_table, values)
     done = connection.execute(insertion, execution_options={"preserve_rowcount": True})
+    if done.rowcount < 0:  # taking it for a duplicate would lose it
+        raise StoreError("cannot tell new events from old ones: needs SQLAlchemy 2.0.28 or newer")
     return done.rowcount == 1
 
 
