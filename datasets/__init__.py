@@ -57,7 +57,8 @@ def open_task(name: str) -> "Task":
             file, or the task belongs to another package and that one is broken.
     """
     file = Path(name) if is_task_file(name) else PROFILES / f"{name}{_TASK_FILE}"
-    if name == OWN_DATA or is_task_file(name) or (name not in TASKS and file.is_file()):
+    is_profile = name not in TASKS and name in task_names() and file.is_file()
+    if name == OWN_DATA or is_task_file(name) or is_profile:
         own = import_module("edgeperf.datasets.own.task")
         return cast("Task", own.GuessedTask() if name == OWN_DATA else own.FileTask(file))
     if name in TASKS:

@@ -22,6 +22,12 @@ from edgeperf.agent.events import Event, Phase, Progress
 from edgeperf.agent.result import Result, result_from_json
 from edgeperf.datasets.assets import BUNDLED
 
+# A shared machine may be slow at any moment: how long an example takes says nothing.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
+
 #: Marks every process of one run: all inherit the environment of the first.
 MARK = "EDGEPERF_TEST_RUN"
 #: A run in these tests takes seconds; one that takes so long hangs.
