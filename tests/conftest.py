@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import msgspec
 import numpy as np
 import pytest
