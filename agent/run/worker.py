@@ -91,8 +91,9 @@ class Samples:
     def load(self, indices: Sequence[int]) -> None:
         """Bring a set of samples into the slots: LoadGen's callback, untimed."""
         if self._refills and self._library is not None:
-            fill(self._library, self._shared.inputs, indices)
-            for slot, index in enumerate(indices):
+            distinct = list(dict.fromkeys(indices))  # MultiStream repeats some at the end
+            fill(self._library, self._shared.inputs, distinct)
+            for slot, index in enumerate(distinct):
                 self._shared.slots[index] = slot
         # LoadGen's own threads were born on the housekeeping core; this one, which
         # issues, goes to the core under test just before the clock starts.
