@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from edgeperf import __version__
 from edgeperf.agent.cli.main import COMMANDS
-from edgeperf.backends import BACKENDS
+from edgeperf.backends import backend_names
 from edgeperf.datasets import task_names
 from edgeperf.datasets.catalogue import models
 
@@ -104,7 +105,7 @@ def test_version(product: "Product") -> None:
     [
         ("models", [model.name for model in models()]),
         ("tasks", list(task_names())),
-        ("backends", list(BACKENDS)),
+        ("backends", list(backend_names())),
     ],
 )
 def test_listings(product: "Product", command: str, names: list[str]) -> None:
@@ -154,3 +155,60 @@ def test_verdict_is_the_exit_status_even_without_a_reader(product: "Product") ->
     (directory,) = product.output.iterdir()
     status = json.loads((directory / "result.json").read_bytes())["verdict"]["status"]
     assert done.returncode == (0 if status == "VALID" else 1)
+
+
+QUICK = ("run", "digits", "--preset", "smoke", "--min-duration", "0.2")
+
+
+def through_shell(product: "Product", redirection: str) -> "subprocess.CompletedProcess[str]":
+    """Make a short run from a shell that redirects its standard streams."""
+    line = shlex.join([*product.command, *QUICK]) + " " + redirection
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=product.folder,
+        env=product.environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(product: "Product", redirection: str) -> None:
+    """A caller that closes streams gets the same run; nothing of ours takes their place."""
+    done = through_shell(product, redirection)
+    assert done.returncode in (0, 1), done.stderr
+    (directory,) = product.output.iterdir()
+    result = json.loads((directory / "result.json").read_bytes())
+    assert result["accuracy"]["value"] == pytest.approx(352 / 360)
+    assert result["performance"]["headline"] is not None
+    if ">&-" not in redirection.replace("2>&-", ""):
+        assert done.stdout.startswith(result["verdict"]["status"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("redirection", [">/dev/full", "2>/dev/full"])
+def test_output_that_cannot_be_written(product: "Product", redirection: str) -> None:
+    """A full disk behind a redirection is told in one line, if there is anywhere to tell it."""
+    done = through_shell(product, redirection)
+    assert "a bug" not in done.stderr
+    assert "Traceback" not in done.stderr
+    (directory,) = product.output.iterdir()
+    assert (directory / "result.json").is_file()
+    if redirection.startswith("2"):
+        assert directory.name in done.stdout
+    else:
+        assert "No space left on device" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_terminal_of_any_encoding(product: "Product", encoding: str) -> None:
+    """What a terminal cannot show is replaced; the run and its exit status are the same."""
+    product.environment["PYTHONIOENCODING"] = encoding
+    done = through_shell(product, "--min-queries 20 --min-duration 0.001")  # LoadGen: invalid
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("INVALID")
+    assert "latency" in done.stdout

@@ -304,7 +304,7 @@ def test_foreign_work_on_the_measured_core_makes_the_run_suspect(product: "Produ
     assert conditions is not None
     share = conditions["foreign_share"]
     assert isinstance(share, float)
-    assert share == pytest.approx(0.5, abs=0.25)
+    assert share > 0.25
 
 
 def test_valid_preset_cut_short_is_suspect(product: "Product") -> None:

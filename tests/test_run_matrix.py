@@ -53,6 +53,7 @@ OTHERS = [
     ("ai4i", "tflite", "float", "Offline"),
     ("ai4i", "onnxruntime", "float", "SingleStream"),
     ("ai4i", "openvino", "float", "Server"),
+    ("ai4i", "tflite", "float", "MultiStream"),
     ("mobilenet_v1_025", "tflite", "int8", "MultiStream"),
     ("mobilenet_v1_05", "onnxruntime", "int8", "Server"),
     ("mobilenet_v2", "openvino", "int8", "Offline"),
