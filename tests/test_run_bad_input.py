@@ -421,12 +421,6 @@ def test_data_file_that_is_none(own_model: "Product", option: str, content: byte
     assert "data.npz" in refused(own_model, OWN, option, "data.npz", *task, *QUICK)
 
 
-def test_data_without_a_task(own_model: "Product") -> None:
-    """Labels mean nothing without a task."""
-    np.savez(own_model.folder / "data.npz", **_samples())
-    assert "--task" in refused(own_model, OWN, "--data", "data.npz", *QUICK)
-
-
 def test_data_and_inputs_together(own_model: "Product") -> None:
     """One of the two, not both."""
     line = refused(own_model, OWN, "--data", "data.npz", "--inputs", "inputs.npz", *QUICK)
