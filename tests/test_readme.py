@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from edgeperf.agent.cli.main import edgeperf
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -61,6 +64,31 @@ def test_the_demo_prints_the_lines_of_the_picture(tmp_path: Path) -> None:
     assert LABELS
     shown = {line.split("  ")[0] for line in done.stdout.splitlines()}
     assert set(LABELS) <= shown
+
+
+def _inline_commands() -> list[str]:
+    pages = [README, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))]
+    found = [text for page in pages for text in re.findall(r"`edgeperf ([a-z][^`]*)`", page)]
+    return sorted({" ".join(text.split()) for text in found if "|" not in text and "…" not in text})
+
+
+@pytest.mark.parametrize("text", _inline_commands())
+def test_each_command_in_the_prose_exists_with_its_options(text: str) -> None:
+    """Whatever the README and the pages call ``edgeperf ...`` is a command with those options."""
+    command: click.Command = edgeperf
+    context = click.Context(command)
+    words = text.split()
+    while words and isinstance(command, click.Group) and not words[0].startswith("-"):
+        name = words.pop(0)
+        found = command.get_command(context, name)
+        assert found is not None, f"no command {name}"
+        command = found
+    options = {name for parameter in command.params for name in parameter.opts}
+    for word in words:
+        if word == "--":
+            break
+        if word.startswith("--"):
+            assert word.split("=")[0].rstrip(",.;:)") in {*options, "--help", "--json"}, word
 
 
 def test_every_page_that_it_names_is_there() -> None:

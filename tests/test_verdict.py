@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from edgeperf.agent.board import WindowConditions
 from edgeperf.agent.result import (
     Accuracy,
+    Headline,
     LoadGen,
     Percentiles,
     Performance,
@@ -113,7 +114,9 @@ def test_run_shorter_than_the_rules_ask_says_so(changes: dict[str, Any], code: s
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"gate": 0.98}, accuracy()),
+        ({}, accuracy(gate=0.98)),
+        ({}, accuracy(gate=None)),
+        ({"task": "mine.toml"}, accuracy()),
         ({"data": "own.npz"}, accuracy()),
         ({"scenario": "MultiStream", "samples_per_query": 4}, accuracy()),
         ({"scenario": "Server", "target_latency_ms": 100}, accuracy()),
@@ -159,12 +162,24 @@ def test_missed_gate_gives_the_figures() -> None:
 LATENCY = Percentiles(min=1, mean=1, p50=1, p90=1, p95=1, p97=1, p99=1, p99_9=1, max=1)
 
 
+def offline(samples_per_second: float) -> Headline:
+    """Return Offline's figure; the second stopwatch's is 1 sample a second."""
+    return Headline(name="samples_per_second", value=samples_per_second, unit="samples/s")
+
+
+HEADLINE = Headline(name="latency_p90_early_stopping", value=1.0, unit="ns")
+
+
 def performance(
-    *, valid: bool = True, errors: tuple[str, ...] = (), agrees: bool = True
+    *,
+    valid: bool = True,
+    errors: tuple[str, ...] = (),
+    agrees: bool = True,
+    headline: Headline | None = HEADLINE,
 ) -> Performance:
     """Return a performance test that went as told."""
     return Performance(
-        headline=None,
+        headline=headline,
         queries=100,
         samples=100,
         duration_ns=1,
@@ -195,6 +210,11 @@ def performance(
         (performance(valid=False), {"loadgen-invalid": "invalid"}),
         (performance(errors=("a", "b")), {"loadgen-error": "invalid"}),
         (performance(agrees=False), {"stopwatch": "suspect"}),
+        (performance(headline=None), {"no-headline": "invalid"}),
+        (performance(headline=offline(1.05)), {}),
+        (performance(headline=offline(0.95)), {}),
+        (performance(headline=offline(1.2)), {"stopwatch": "suspect"}),
+        (performance(headline=offline(1e9)), {"stopwatch": "suspect"}),
         (
             performance(valid=False, errors=("a",), agrees=False),
             {"loadgen-invalid": "invalid", "loadgen-error": "invalid", "stopwatch": "suspect"},

@@ -30,6 +30,15 @@ from edgeperf.agent.spec import (
 
 #: Where results go when nothing else is said.
 RESULTS = "edgeperf-results"
+#: Options that are not called like the field of the spec they set.
+_OPTIONS = {
+    "model": "MODEL",
+    "inputs_file": "--inputs",
+    "target_latency_ms": "--target-latency (in the spec, ms)",
+    "min_duration_ms": "--min-duration (in the spec, ms)",
+    "min_query_count": "--min-queries",
+    "stall_s": "--stall",
+}
 #: More than any kernel is built for (CONFIG_NR_CPUS).
 _MOST_CORES = 8192
 _EXIT = {Status.VALID: 0, Status.SUSPECT: 1, Status.INVALID: 1}
@@ -167,16 +176,20 @@ def _nobody(event: Event) -> None:
     del event
 
 
+def _spec_of_file(path: str, given: dict[str, Any]) -> RunSpec:
+    extra = sorted(name for name, value in given.items() if _is_given(value))
+    if extra:
+        raise SpecError(f"--spec {path}: holds everything; leave out {', '.join(extra)}")
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise SpecError(f"--spec {path}: {error.strerror}") from error
+    return spec_from_json(raw)
+
+
 def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
     if spec_file is not None:
-        extra = sorted(name for name, value in given.items() if _is_given(value))
-        if extra:
-            raise SpecError(f"--spec {spec_file}: holds everything; leave out {', '.join(extra)}")
-        try:
-            raw = Path(spec_file).read_bytes()
-        except OSError as error:
-            raise SpecError(f"--spec {spec_file}: {error.strerror}") from error
-        return spec_from_json(raw)
+        return _spec_of_file(spec_file, given)
     if given["model"] is None:
         raise SpecError("MODEL: give a model file or a catalogue name (see: edgeperf models)")
     fields = {name: value for name, value in given.items() if _is_given(value)}
@@ -194,7 +207,19 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
         fields["target_latency_ms"] = fields.pop("target_latency")
     if "min_duration" in fields:
         fields["min_duration_ms"] = _milliseconds("--min-duration", fields.pop("min_duration"))
-    return spec_from_mapping(json.loads(json.dumps(fields)))
+    try:
+        return spec_from_mapping(json.loads(json.dumps(fields)))
+    except SpecError as error:
+        raise _by_option(error) from error
+
+
+def _by_option(error: SpecError) -> SpecError:
+    """Name the option that the user typed, not the field that it became."""
+    found = re.fullmatch(r"run spec: (.*) - at `\$\.(\w+)`", str(error))
+    if found is None:
+        return error
+    option = _OPTIONS.get(found[2]) or "--" + found[2].replace("_", "-")
+    return SpecError(f"{option}: {found[1][0].lower()}{found[1][1:]}")
 
 
 def _check_text(name: str, value: object) -> None:

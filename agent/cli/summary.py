@@ -26,7 +26,7 @@ def print_summary(result: Result, directory: Path) -> None:
     console = stdout_console()
     verdict = result.verdict
     console.print(Text(verdict.status.value, style=_COLOUR[verdict.status]), end="")
-    comparable = "" if verdict.comparable else "  (not comparable with published results)"
+    comparable = "" if verdict.comparable else "  (not comparable)"
     console.print(f"  {result.id}{comparable}")
     for reason in verdict.reasons:
         console.print(f"  {_SIGN[reason.severity]} {reason.text}", markup=False)

@@ -40,8 +40,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         status: The worst severity among the reasons; VALID without any.
-        comparable: Whether it was run as long as MLPerf's rules ask, so that it may stand
-            beside published results.
+        comparable: Whether it is VALID and was measured as MLPerf's rules ask (length, gate,
+            query size, bound), so that it may stand beside others of its model and task.
         reasons: Worst first.
     """
 

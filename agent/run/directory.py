@@ -5,6 +5,7 @@ the folder is renamed as the last act. What ends early removes it.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -17,6 +18,7 @@ from edgeperf.agent.result import File, Result, result_to_json
 
 #: Files of a run that are of no use to a reader once it has ended well.
 _SCAFFOLD = ("no-audit.config",)
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 #: Room that a run needs at the least: logs, latencies, the result.
 LEAST_FREE_BYTES = 20_000_000
 
@@ -83,14 +85,18 @@ class ResultDirectory:
 
     @contextlib.contextmanager
     def disk_errors(self) -> Iterator[None]:
-        """Turn what the disk refuses while a run writes into one line.
+        """Turn what the system refuses while a run goes on into one line.
 
         Raises:
             DiskError: The disk is full or broken.
+            EdgeperfError: It was something else: no process could be started, say.
         """
         try:
             yield
         except OSError as error:
+            if error.errno not in _DISK:
+                where = f" ({error.filename})" if error.filename else ""
+                raise EdgeperfError(f"the run could not go on: {error.strerror}{where}") from error
             raise DiskError(
                 f"output {self.final}: the result could not be written: {error.strerror}; nothing"
                 " of it was kept"

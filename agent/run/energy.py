@@ -15,7 +15,7 @@ from edgeperf.agent.result import Reason, Severity
 from edgeperf.agent.run.jobs import Done
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.spec import Preset
-from edgeperf.power.base import MeterError
+from edgeperf.power.base import MeterError, MeterInputError
 from edgeperf.power.measure import measure
 from edgeperf.power.recorder import Recorder, Recording
 from edgeperf.power.result import PowerResult
@@ -70,18 +70,25 @@ class Metering:
         self._recorder.mark("power_end", done.window_end_mono_ns)
         try:
             recording: Recording = self._recorder.stop()
-            trace = PowerTrace.load(recording.trace)
-        except MeterError as error:
+            result = measure(
+                PowerTrace.load(recording.trace),
+                done.window_start_mono_ns,
+                done.window_end_mono_ns,
+                samples=done.samples,
+                queries=done.queries,
+                idle=self._rests,
+            )
+        except (MeterError, MeterInputError) as error:
             return None, [_suspect(str(error))]
-        result = measure(
-            trace,
-            done.window_start_mono_ns,
-            done.window_end_mono_ns,
-            samples=done.samples,
-            queries=done.queries,
-            idle=self._rests,
-        )
         return result, [_suspect(f"meter: {problem}") for problem in result.problems]
+
+    def keep_trace(self) -> list[Reason]:
+        """Stop the meter after a test that did not end; its trace stays with the result."""
+        try:
+            self._recorder.stop()
+        except MeterError as error:
+            return [_suspect(str(error))]
+        return []
 
 
 def _suspect(text: str) -> Reason:

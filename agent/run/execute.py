@@ -35,6 +35,7 @@ from edgeperf.agent.run.verdict import (
     accuracy_reasons,
     affinity_reasons,
     board_reasons,
+    clock_reasons,
     data_reasons,
     is_comparable,
     length_reasons,
@@ -173,10 +174,12 @@ class _Run:
             test = self._test_performance(prepared, inputs, meter)
         if meter is None:
             return
+        if test.done is None:
+            self._reasons += meter.keep_trace()
+            return
         meter.rest(Phase.IDLE_AFTER, self._rested)
-        if test.done is not None:
-            self._power, doubts = meter.energy(test.done)
-            self._reasons += doubts
+        self._power, doubts = meter.energy(test.done)
+        self._reasons += doubts
 
     def _rested(self, phase: Phase, percent: float) -> None:
         self._listen(Progress(phase=phase, percent=percent))
@@ -265,14 +268,11 @@ class _Run:
             *performance_reasons(self._performance),
             *length_reasons(self._plan.spec),
         ]
-        for name, test in (
-            ("accuracy test", self._accuracy_test),
-            ("performance test", self._performance_test),
-        ):
-            if test is not None:
-                if name == "performance test":
-                    reasons += board_reasons(test.conditions, test=name)
-                reasons += affinity_reasons(escaped_threads(self._plan, test))
+        if self._accuracy_test is not None:
+            reasons += clock_reasons(self._accuracy_test.conditions)
+        if (test := self._performance_test) is not None:
+            reasons += board_reasons(test.conditions, test="performance test")
+            reasons += affinity_reasons(escaped_threads(self._plan, test))
         if self._plan.spec.ungated and self._accuracy.passed is False:
             text = "performance is shown although the accuracy gate was missed (--ungated)"
             reasons.append(Reason(code="ungated", severity=Severity.INVALID, text=text))

@@ -63,8 +63,13 @@ def sut_of(plan: Plan, prepared: Prepared, test: Measurement) -> Sut:
     )
 
 
-def escaped_threads(plan: Plan, test: Measurement) -> list[str]:
-    """Return the threads that may run where neither their worker nor LoadGen's own may."""
+def escaped_threads(plan: Plan, test: Measurement) -> list[str] | None:
+    """Return the threads that may run where neither their worker nor LoadGen's own may.
+
+    None where the test was too short to look at them.
+    """
+    if not test.workers:
+        return None
     housekeeping = set(plan.layout.housekeeping)
     return [
         f"{thread.name} ({thread.tid}) of {worker.role} {worker.index} on"

@@ -5,6 +5,7 @@ it wakes a few times a second, on the housekeeping core, to look at one counter.
 """
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,8 @@ from edgeperf.agent.run.wiring import wired
 from edgeperf.backends.base import RuntimeInfo
 
 _POLL_S = 0.1
+#: Start, end and latency of each query, 8 bytes each.
+_DISK_BYTES_PER_QUERY = 24
 _SAMPLE_S = 1.0
 
 #: Told percent, seconds left, and the hottest temperature in °C; None where unknown.
@@ -201,6 +204,7 @@ class _Test:
                 _raise_failure(message)
             self._spoil("worker-failed", f"{child.role} failed while the clock ran: {message.text}")
         elif isinstance(message, Calibrated):
+            _check_disk(self._left.directory, message.expected_queries)
             self._left.calibrated = message
             used = {core for job in self._roles.values() if job.infers for core in job.cores}
             self._sampler = Sampler(cores=used, pids=[os.getpid(), *children.pids])
@@ -265,6 +269,16 @@ class _Test:
         peaks = {self._roles[child].index: peak for child, peak in self._peak_rss.items()}
         left.workers = tuple(_with_peak(worker, peaks) for worker in left.workers)
         return left
+
+
+def _check_disk(directory: Path, queries: int) -> None:
+    """Refuse a test whose times the disk could not hold, before its clock runs."""
+    needed, free = queries * _DISK_BYTES_PER_QUERY, shutil.disk_usage(directory).free
+    if needed > free:
+        raise StartError(
+            f"output {directory.parent.parent}: {free / 1e6:.0f} MB free, the times of about"
+            f" {queries:,} queries need {needed / 1e6:.0f} MB; free some or give another --output"
+        )
 
 
 def _with_peak(worker: Worker, peaks: dict[int, int]) -> Worker:

@@ -18,7 +18,7 @@ from edgeperf.agent.spec import Preset, RunSpec, Scenario
 from edgeperf.datasets import OWN_DATA, open_task
 from edgeperf.datasets.base import Task
 from edgeperf.datasets.score import Gate
-from edgeperf.power import parse_meter_spec
+from edgeperf.power import make_source, parse_meter_spec
 from edgeperf.power.base import MeterInputError
 
 #: Minimum duration of each preset; None leaves MLPerf's 600 s.
@@ -141,6 +141,7 @@ def _check_meter(spec: RunSpec) -> None:
     """Refuse a meter that cannot be there, before minutes are spent on the accuracy test."""
     if spec.meter is None:
         return
+    make_source(spec.meter)
     port = parse_meter_spec(spec.meter).port
     if port.startswith("/") and not Path(port).exists():
         raise MeterInputError(

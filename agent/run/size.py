@@ -17,6 +17,8 @@ BYTES_PER_SERVER_QUERY = 420
 BYTES_PER_FURTHER_SAMPLE = 70
 #: Offline, per sample: LoadGen's own 126 to 500, and the lists that Python is handed.
 BYTES_PER_OFFLINE_SAMPLE = 600
+#: Our own times of each query: the workers' pages, the supervisor's copies, the sorting.
+BYTES_PER_ANSWER = 64
 #: LoadGen generates twice the queries that the hint promises.
 AHEAD = 2
 _RULES_DURATION_MS = 600_000
@@ -64,8 +66,9 @@ def check_size(plan: LoadPlan, found: Calibration, hints: Hints, available_bytes
             keeps the times of.
     """
     made = _made_ahead(plan, hints)
-    needed, room = made * _bytes_per_query(plan), available_bytes * MEMORY_SHARE
     answered = made if plan.scenario in ("Server", "Offline") else made / AHEAD
+    needed = made * _bytes_per_query(plan) + answered * BYTES_PER_ANSWER
+    room = available_bytes * MEMORY_SHARE
     if needed <= room and answered <= CAPACITY:
         return
     share = min(room / needed, CAPACITY / answered)

@@ -14,6 +14,8 @@ from edgeperf.datasets import is_task_file
 RULES_DURATION_S = 600
 #: ... reaches 99 % of the FP32 reference, and asks 8 samples at a time in MultiStream.
 RULES_GATE = 0.99
+#: Offline: LoadGen's window begins before its list of samples is handed to Python.
+OFFLINE_OFF = 0.1
 RULES_SAMPLES_PER_QUERY = 8
 _RANK = {Severity.INVALID: 0, Severity.SUSPECT: 1, Severity.NOTE: 2}
 
@@ -36,14 +38,16 @@ def is_full_length(spec: RunSpec) -> bool:
 
 
 def is_comparable(spec: RunSpec, accuracy: Accuracy) -> bool:
-    """Return whether a VALID result may stand beside published ones.
+    """Return whether a VALID result may stand beside others of its model and task.
 
     It was as long as the rules ask, its accuracy passed MLPerf's gate on the task's own
     samples, and nothing that the rules fix was chosen otherwise.
     """
     by_the_rules = (
-        (spec.gate is None or spec.gate >= RULES_GATE)
+        accuracy.gate is not None
+        and accuracy.gate >= RULES_GATE
         and spec.data is None
+        and not is_task_file(spec.task or "")
         and spec.samples_per_query == RULES_SAMPLES_PER_QUERY
         and spec.target_latency_ms is None
     )
@@ -110,11 +114,14 @@ def performance_reasons(performance: Performance | None) -> Iterator[Reason]:
     if performance is None or performance.loadgen is None:
         return
     loadgen = performance.loadgen
+    if performance.headline is None:
+        yield _reason("no-headline", Severity.INVALID, "LoadGen gives no figure for the scenario")
     if not loadgen.valid:
         why = "; ".join(loadgen.reasons) or "it gives no reason"
         yield _reason("loadgen-invalid", Severity.INVALID, f"LoadGen: INVALID: {why}")
     for error in loadgen.errors:
         yield _reason("loadgen-error", Severity.INVALID, f"LoadGen: {error}")
+    yield from _offline_reasons(performance)
     watch = performance.stopwatch
     if watch is not None and not watch.agrees:
         yield _reason(
@@ -125,6 +132,20 @@ def performance_reasons(performance: Performance | None) -> Iterator[Reason]:
         )
 
 
+def _offline_reasons(performance: Performance) -> Iterator[Reason]:
+    """Lay Offline's rate beside our own: there is one query, and so no percentiles."""
+    head = performance.headline
+    if head is None or head.name != "samples_per_second" or not performance.throughput_sps:
+        return
+    off = head.value / performance.throughput_sps - 1
+    if abs(off) > OFFLINE_OFF:
+        text = (
+            f"LoadGen's {head.value:,.1f} samples/s and the second stopwatch's"
+            f" {performance.throughput_sps:,.1f} differ by {abs(off):.1%}"
+        )
+        yield _reason("stopwatch", Severity.SUSPECT, text)
+
+
 def board_reasons(conditions: WindowConditions | None, *, test: str) -> Iterator[Reason]:
     """Judge what the board did while the clock ran."""
     if conditions is None:
@@ -133,9 +154,21 @@ def board_reasons(conditions: WindowConditions | None, *, test: str) -> Iterator
         yield _reason(doubt.code, doubt.severity, f"{test}: {doubt.text}")
 
 
-def affinity_reasons(escaped: Sequence[str]) -> Iterator[Reason]:
-    """Judge threads that were seen off their cores."""
-    if escaped:
+def clock_reasons(conditions: WindowConditions | None) -> Iterator[Reason]:
+    """Judge the clock during the accuracy test, whose answers do not depend on it."""
+    if conditions is None:
+        return
+    for doubt in doubts(conditions):
+        if doubt.code == "clock-step":
+            yield _reason(doubt.code, Severity.NOTE, f"accuracy test: {doubt.text}")
+
+
+def affinity_reasons(escaped: Sequence[str] | None) -> Iterator[Reason]:
+    """Judge threads that were seen off their cores; None: nobody had a look."""
+    if escaped is None:
+        text = "threads: the test was over before their cores were looked at"
+        yield _reason("affinity-not-seen", Severity.NOTE, text)
+    elif escaped:
         text = f"threads not pinned as planned: {', '.join(escaped)}"
         yield _reason("affinity", Severity.SUSPECT, text)
 
