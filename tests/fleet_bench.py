@@ -108,6 +108,11 @@ class BrokerProcess:
             self._process.communicate()
             self._process = None
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def cut(self) -> None:
         """Stop it for a moment, so that connections stall, then let it go on."""
         if self._process is not None:

@@ -21,6 +21,8 @@ SCRIPTS = (
     "service/system.sh",
     "build-wheelhouse",
     "copy-source",
+    "mosquitto/make-certificates",
+    "test/userland",
     "test/install-check",
 )
 UNITS = ("edgeperf-agent.service", "edgeperf-coordinator.service", "edgeperf-tuner.service")
