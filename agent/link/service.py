@@ -47,7 +47,7 @@ class Service:
             settings.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
             settings.cache.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise LinkError(f"{settings.state}: {error.strerror or error}") from error
+            raise LinkError(f"{error.filename}: {error.strerror or error}") from error
         self._settings = settings
         self._lock = _lock(settings)
         self._inbox: Inbox[Incoming | TransferEnded] = Inbox(droppable=Message)

@@ -75,6 +75,8 @@ install_service() {
     join_groups "$user"
     make_dir "$(dest /var/lib)"
     make_dir "$(dest /var/lib/edgeperf)" 0700 "$user"
+    make_dir "$(dest /var/cache)"
+    make_dir "$(dest /var/cache/edgeperf)" 0755 "$user"
     [ -e "$(dest /etc/edgeperf/board.toml)" ] || put_file "$service/board.toml" "$(dest /etc/edgeperf/board.toml)"
     if put_file "$service/70-edgeperf.rules" "$(dest /etc/udev/rules.d/70-edgeperf.rules)"; then
         reload_udev
@@ -112,8 +114,8 @@ install_unit() { # UNIT [TARGET]
 
 reload_udev() {
     if [ -z "$root" ] && command -v udevadm >/dev/null; then
-        udevadm control --reload || true
-        udevadm trigger --subsystem-match=tty --subsystem-match=usb || true
+        udevadm control --reload 2>/dev/null || true
+        udevadm trigger --subsystem-match=tty --subsystem-match=usb 2>/dev/null || true
     fi
 }
 
