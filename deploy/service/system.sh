@@ -109,7 +109,8 @@ install_unit() { # UNIT [TARGET]
     systemctl daemon-reload
     if [ $# -lt 2 ]; then return; fi
     # Nothing new must not end the run that is on its way.
-    if [ "$changed" = yes ]; then systemctl restart "$1"; else systemctl start "$1"; fi
+    if [ "$changed" = yes ]; then systemctl restart "$1"; else systemctl start "$1"; fi 2>/dev/null ||
+        die 3 "$1 does not start; journalctl -u $1 says why"
 }
 
 reload_udev() {
