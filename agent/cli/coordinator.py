@@ -144,7 +144,8 @@ def _serve(settings: "Settings") -> None:
     with Coordinator(settings) as running, _ended_by_signals(running.end):
         click.echo(f"fleet {settings.fleet} at {running.url}", err=True)
         click.echo(f"broker: {running.broker_name}; data: {settings.data}", err=True)
-        click.echo("boards join with: edgeperf coordinator enroll", err=True)
+        join = f"edgeperf coordinator --data {settings.data} enroll"
+        click.echo(f"boards join with a code from: {join}", err=True)
         supervisor.ready()
         supervisor.status(f"fleet {settings.fleet} at {running.url}")
         while not running.wait(supervisor.alive_period_s):

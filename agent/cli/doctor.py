@@ -102,6 +102,6 @@ def _show(outcome: Report) -> None:
     console.print(table)
     failed = sum(finding.status is Health.FAIL for finding in outcome.findings)
     if failed:
-        console.print(f"\n[bold red]{failed} needed thing(s) missing: no run will work here[/]")
+        console.print(f"\n[bold red]{failed} needed thing(s) missing: see the lines marked fail[/]")
     else:
         console.print("\n[green]a run can work here[/green]")

@@ -40,4 +40,9 @@ def _number(estimate: dict[str, float], unit: str) -> str:
     value, uncertainty = estimate["value"], estimate["uncertainty"]
     larger = max(abs(value), uncertainty)
     prefix, size = next(((p, s) for p, s in _PREFIXES if larger >= s), _PREFIXES[-1])
-    return f"{value / size:.4g} ± {uncertainty / size:.2g} {prefix}{unit}"
+    value, uncertainty = value / size, uncertainty / size
+    return f"{value:.4g} ± {_two_digits(uncertainty)} {prefix}{unit}"
+
+
+def _two_digits(number: float) -> str:
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"  # noqa: PLR2004 - two digits

@@ -17,7 +17,7 @@ _HEADLINES = {
     "latency_p90_early_stopping": ("latency p90", "early-stopping estimate"),
     "query_latency_p99_early_stopping": ("query p99", "early-stopping estimate"),
     "samples_per_second": ("throughput", ""),
-    "scheduled_queries_per_second": ("load carried", "scheduled, p99 within the bound"),
+    "scheduled_queries_per_second": ("rate", ""),
 }
 
 
@@ -98,6 +98,9 @@ def _performance(result: Result) -> list[tuple[str, str]]:
         label, remark = _HEADLINES.get(head.name, (head.name, ""))
         value = _time(head.value) if head.unit == "ns" else f"{head.value:,.1f} {head.unit}"
         remarks = [remark] if remark else []
+        if performance.target_latency_ns is not None and performance.loadgen is not None:
+            kept = "kept" if performance.loadgen.valid else "NOT kept"
+            remarks.append(f"bound of {_time(performance.target_latency_ns)} at p99 {kept}")
         if result.accuracy.passed is False:
             remarks.append("UNGATED: accuracy missed")
         rows.append((label, f"{value} ({'; '.join(remarks)})" if remarks else value))

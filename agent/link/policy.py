@@ -47,6 +47,8 @@ from edgeperf.agent.messages import (
 from edgeperf.agent.messages.ids import Sha256, Word
 from edgeperf.agent.spec import RunSpec
 from edgeperf.agent.tuner import NO_WISH, Wish
+from edgeperf.power import meter_names, parse_meter_spec
+from edgeperf.power.base import MeterInputError
 
 Hours = Annotated[str, msgspec.Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
 #: Longest run where the board's file says nothing: four hours.
@@ -107,11 +109,20 @@ def read_board_file(path: Path) -> BoardFile:
         LinkInputError: It is not TOML or a field is unknown or wrong; names it.
     """
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=BoardFile)
+        board = msgspec.toml.decode(path.read_bytes(), type=BoardFile)
     except FileNotFoundError:
         return BoardFile()
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise LinkInputError(f"{path}: {error}") from error
+    for name, meter in board.meters.items():
+        try:
+            kind = parse_meter_spec(meter).kind
+        except MeterInputError as error:
+            raise LinkInputError(f"{path}: meters.{name}: {error}") from error
+        if kind not in meter_names():
+            known = ", ".join(meter_names())
+            raise LinkInputError(f"{path}: meters.{name}: no kind {kind!r}; known: {known}")
+    return board
 
 
 def local_spec(start: RunStart, board: BoardFile) -> RunSpec:

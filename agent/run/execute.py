@@ -106,8 +106,7 @@ class _Run:
         try:
             with self._phase(Phase.PREPARE):
                 self._prepared = prepare(self._plan, self._path / "prepare.log", inputs)
-            with self._phase(Phase.ACCURACY):
-                self._test_accuracy(self._prepared, inputs)
+            self._test_accuracy(self._prepared, inputs)
             if self._may_perform():
                 with metered(self._plan, self._path, self._noticed) as meter:
                     self._perform(self._prepared, inputs, meter)
@@ -137,13 +136,9 @@ class _Run:
             self._accuracy = Accuracy(measured=False, why_not="switched off with --no-accuracy")
         else:
             load = plan.load_plan(self._path / "accuracy", accuracy=True)
-            test = measure(
-                plan,
-                prepared,
-                load,
-                inputs=inputs,
-                progressed=self._progress(Phase.ACCURACY, (load.min_duration_ms or 600_000) / 1e3),
-            )
+            told = self._progress(Phase.ACCURACY, (load.min_duration_ms or 600_000) / 1e3)
+            with self._phase(Phase.ACCURACY):
+                test = measure(plan, prepared, load, inputs=inputs, progressed=told)
             self._accuracy_test = test
             self._accuracy = judge_answers(plan, test, prepared, self._reasons)
             self._keep_predictions(test)

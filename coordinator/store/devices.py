@@ -76,10 +76,11 @@ def find(connection: Connection, target: str) -> list[str]:
     """Return the boards that *target* means: one name, or ``label:NAME``.
 
     Raises:
-        UnknownBoardError: No board has that name, or none carries the label.
+        UnknownBoardError: No board has that name, it was revoked, or none carries the label.
     """
     if not target.startswith("label:"):
-        get(connection, target)
+        if get(connection, target).revoked_ns is not None:
+            raise UnknownBoardError(f"board {target!r}: was revoked; enrol it again to use it")
         return [target]
     label = target.removeprefix("label:")
     carried = labels_of(connection)
