@@ -102,9 +102,6 @@ class Reception:
             raise RefusedError(item.reason)
         warn(f"{item.reason}; trying again")
 
-    def _on_command(self, payload: bytes) -> None:
-        self._parts.desk.take(payload)
-
     def _on_ack(self, payload: bytes) -> None:
         try:
             ack = parse_ack(

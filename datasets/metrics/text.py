@@ -8,7 +8,6 @@ from edgeperf.datasets.base import DatasetError
 from edgeperf.datasets.metrics.bootstrap import Interval
 
 RESAMPLES = 1000
-_MOST_REFERENCES = 100
 
 
 def require_package(task: str, package: str, why: str) -> None:
