@@ -27,8 +27,16 @@ from edgeperf.agent.link import LinkError, LinkInputError, RefusedError, read_id
 from edgeperf.agent.link.clock import BoardClock
 from edgeperf.agent.link.enrol import base_url, default_device, enrol
 from edgeperf.agent.link.http import PIECE_BYTES, BlobServer
-from edgeperf.agent.link.policy import Policy, check_hours
-from edgeperf.agent.messages import MessageError, is_name, new_code, public_text
+from edgeperf.agent.link.policy import BoardFile, Policy, check_hours, local_spec
+from edgeperf.agent.messages import (
+    MessageError,
+    ModelRef,
+    is_name,
+    new_code,
+    new_id,
+    public_text,
+    run_start,
+)
 from edgeperf.coordinator.client import Client
 
 KEY = Ed25519PrivateKey.generate()
@@ -375,3 +383,22 @@ def test_hours_may_go_over_midnight(hours: str | None, hour: int, *, allowed: bo
         assert not allowed
     else:
         assert allowed
+
+
+@pytest.mark.parametrize(
+    ("models", "allowed"), [(None, True), (("a" * 64, "b" * 64), True), (("a" * 64,), False)]
+)
+def test_the_list_of_models_counts_for_their_parts(
+    models: tuple[str, ...] | None, *, allowed: bool
+) -> None:
+    """A model that the owner allows brings along no file that the owner does not."""
+    spec = {"model": f"sha256:{'a' * 64}", "parts": {"decoder": f"sha256:{'b' * 64}"}}
+    start = run_start(
+        spec, run=new_id(), model=ModelRef(sha256="a" * 64, size_bytes=1, format="onnx")
+    )
+    board = BoardFile(policy=Policy(models=models))
+    if allowed:
+        assert local_spec(start, board).parts == spec["parts"]
+    else:
+        with pytest.raises(MessageError, match="decoder"):
+            local_spec(start, board)

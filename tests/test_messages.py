@@ -320,6 +320,8 @@ def test_a_signed_command_with_any_change_is_refused(change: dict[str, Any]) -> 
         {"model": "digits", "data": "/data"},
         {"model": "digits", "data": "a\\b"},
         {"model": "digits", "inputs_file": "x.npz"},
+        {"model": "digits", "parts": {"decoder": "decoder.onnx"}},
+        {"model": "digits", "shapes": {"a/../../x": [1]}},
         {"model": "digits", "meter": "ina226:/dev/i2c-1"},
         {"model": "digits", "meter": "sim:,seed=1"},
         {"model": "digits", "options": {"delegate": "libevil.so"}},
@@ -339,6 +341,25 @@ def test_no_spec_on_the_wire_names_a_file(bad: dict[str, Any]) -> None:
     with pytest.raises(MessageError) as caught:
         wire_spec(bad)
     assert caught.value.code is Code.SPEC
+
+
+@pytest.mark.parametrize("field", RunSpec.__struct_fields__)
+def test_no_field_of_a_spec_takes_a_path_off_the_wire(field: str) -> None:
+    """Each field that there is, as a value and, where it is a table, as key and value."""
+    path = "/etc/x"
+    keyed = [{path: value} for value in (1, "1", [1], f"sha256:{SHA}", None)]
+    for value in (path, [path], {"x": path}, {"x": [path]}, *keyed):
+        with pytest.raises(MessageError, match=field) as caught:
+            wire_spec({"model": "digits", field: value})
+        assert caught.value.code is Code.SPEC
+
+
+def test_parts_and_shapes_may_come_over_the_wire() -> None:
+    """Parts by their digest, inputs by the names that runtimes give them."""
+    parts = {"decoder": f"sha256:{SHA}"}
+    spec = wire_spec({"model": "digits", "parts": parts, "shapes": {"model/in_1:0": [1, 2]}})
+    assert spec.parts == parts
+    assert spec.shapes == {"model/in_1:0": (1, 2)}
 
 
 def test_a_spec_has_one_identity_however_it_is_written() -> None:

@@ -3,7 +3,7 @@
 ``board.toml``, every part optional::
 
     [policy]
-    models = ["9f86d081..."]          # sha256; left out: any model in a signed command
+    models = ["9f86d081..."]          # sha256, parts too; left out: any in a signed command
     backends = ["tflite"]
     max_duration_s = 3600
     max_temperature_c = 80
@@ -139,7 +139,7 @@ def local_spec(start: RunStart, board: BoardFile) -> RunSpec:
     if start.spec_sha256 != spec_sha256(start.spec):
         raise MessageError(Code.SPEC, "spec_sha256: not the digest of the spec")
     policy = board.policy
-    _check_model(start, policy)
+    _check_model(start, spec, policy)
     if policy.backends is not None and spec.backend not in policy.backends:
         allowed = ", ".join(policy.backends)
         _forbid(f"backend {spec.backend or '(any)'}: this board allows {allowed}")
@@ -180,10 +180,9 @@ def time_limit_s(start: RunStart, policy: Policy) -> float:
     return min(start.timeout_s or policy.max_duration_s, policy.max_duration_s)
 
 
-def _check_model(start: RunStart, policy: Policy) -> None:
-    model = str(start.spec.get("model"))
+def _check_model(start: RunStart, spec: RunSpec, policy: Policy) -> None:
     named = "" if start.model is None else f"sha256:{start.model.sha256}"
-    if model.startswith("sha256:") and model != named:
+    if spec.model.startswith("sha256:") and spec.model != named:
         raise MessageError(Code.SPEC, "model: spec and command name different digests")
     if policy.models is None:
         return
@@ -191,6 +190,10 @@ def _check_model(start: RunStart, policy: Policy) -> None:
         _forbid("model: this board allows models by sha256 only; the command gives none")
     elif start.model.sha256 not in policy.models:
         _forbid(f"model {start.model.sha256[:16]}...: not among those this board allows")
+    for name, part in spec.parts.items():
+        sha256 = part.removeprefix("sha256:")
+        if sha256 not in policy.models:
+            _forbid(f"parts.{name} {sha256[:16]}...: not among those this board allows")
 
 
 def _known(field: str, name: str | None, known: dict[str, str]) -> str | None:

@@ -2,7 +2,7 @@
 
 On the command line ``model``, ``data``, ``meter`` and a backend's options may be paths.
 On the wire they are names only: a model by sha256 (or a catalogue name beside its sha256),
-``data`` and ``meter`` names that the board's own file gives a meaning.
+its parts by sha256, ``data`` and ``meter`` names that the board's own file gives a meaning.
 """
 
 import hashlib
@@ -16,7 +16,9 @@ from edgeperf.agent.messages.errors import Code, MessageError
 from edgeperf.agent.spec import RunSpec, SpecError, spec_from_mapping
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_MODEL = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+#: Runtimes name inputs with slashes and colons: ``model/input:0``.
+_INPUT = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
 _OPTION = re.compile(r"[A-Za-z0-9_.,:=+ -]{0,80}")
 #: Endings of things that a runtime would load as code or read as a file.
 _FILE = re.compile(
@@ -34,18 +36,29 @@ def wire_spec(raw: dict[str, Any]) -> RunSpec:
         spec = spec_from_mapping(raw)
     except SpecError as error:
         raise MessageError(Code.SPEC, str(error)) from error
-    if not _MODEL.fullmatch(spec.model):
+    if not _DIGEST.fullmatch(spec.model):
         _plain("model", spec.model)
     for field in ("backend", "task", "data", "meter"):
         if (value := getattr(spec, field)) is not None:
             _plain(field, value)
     if spec.inputs_file is not None:
         raise MessageError(Code.SPEC, "inputs_file: not allowed on the wire; it names a file")
+    _check_tables(spec)
+    return spec
+
+
+def _check_tables(spec: RunSpec) -> None:
+    for name, value in spec.parts.items():
+        _plain("parts", name)
+        if not _DIGEST.fullmatch(value):
+            raise MessageError(Code.SPEC, f"parts.{name}: {value[:80]!r} is no sha256:DIGEST")
+    for name in spec.shapes:
+        if not _INPUT.fullmatch(name):
+            raise MessageError(Code.SPEC, f"shapes: {name[:80]!r} is no plain input name")
     for name, value in spec.options.items():
         _plain("options", name)
         if not _OPTION.fullmatch(value) or _FILE.search(value):
             raise MessageError(Code.SPEC, f"options.{name}: {value[:80]!r} may name a file")
-    return spec
 
 
 def spec_to_wire(spec: RunSpec) -> dict[str, Any]:
