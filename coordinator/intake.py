@@ -6,7 +6,6 @@ acknowledged event can be lost. A message that cannot be read is set aside, and 
 spoils a transaction is found by taking the batch one by one.
 """
 
-import contextlib
 import logging
 import threading
 import time
@@ -128,13 +127,13 @@ class Intake:
         items = [item for message in batch if (item := self._parse(message)) is not None]
         while items and not self._stop.is_set():
             try:
-                stored = self._store_all(items)
+                stored = self._store_batch(items)
             except StoreError as error:
-                if error.passing:  # boards keep everything meanwhile
-                    _log.warning("store: %s; trying again", error)
-                    self._stop.wait(_RETRY_S)
-                    continue
-                stored = [done for item in items for done in self._store_one(item)]
+                if not error.passing:
+                    raise
+                _log.warning("store: %s; trying again", error)  # boards keep everything meanwhile
+                self._stop.wait(_RETRY_S)
+                continue
             self._acknowledge(stored)
             self._fetch_results(stored)
             self._on_change()
@@ -178,6 +177,14 @@ class Intake:
         with self._store.reading() as connection:
             return board in devices.enrolled(connection)
 
+    def _store_batch(self, items: list[_Item]) -> list[_Item]:
+        try:
+            return self._store_all(items)
+        except StoreError as error:
+            if error.passing:
+                raise
+        return [done for item in items for done in self._store_one(item)]
+
     def _store_all(self, items: list[_Item]) -> list[_Item]:
         with self._store.writing() as connection:
             known = devices.enrolled(connection)
@@ -194,13 +201,13 @@ class Intake:
         try:
             return self._store_all([item])
         except StoreError as error:
+            if error.passing:  # nothing is wrong with the message
+                raise
             self._complain(item.board, "store", str(error))
             if not isinstance(item.message, Event):
                 return []
             unread = _Unread(item.message.stream, item.message.seq, str(error))
-            with contextlib.suppress(StoreError):
-                return self._store_all([item._replace(message=unread)])
-            return []
+        return self._store_one(item._replace(message=unread))
 
     def _apply(self, connection: Connection, item: _Item) -> None:
         now_ns, board, message = self._clock_ns(), item.board, item.message

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import logging
 import random
+import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -177,6 +179,58 @@ def test_poisoned_event_spoils_only_itself(bench: Bench, make_event: Any) -> Non
     with bench.store.reading() as connection:
         lines = [line.line for line in runs.log_lines(connection, run)]
     assert lines == ["a", "taken", "c"]
+
+
+class _LockOnComplaint(logging.Handler):
+    """Another process that holds the database, from the first complaint to the next retry."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__()
+        self._other = sqlite3.connect(database, isolation_level=None)
+        self.was_waited_for = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take the lock, or give it back."""
+        if "trying again" in record.getMessage():
+            self.was_waited_for = True
+            self.close()
+        elif not self.was_waited_for:
+            self._other.execute("BEGIN IMMEDIATE")
+
+    def close(self) -> None:
+        """Give the lock back for good."""
+        self._other.close()
+        super().close()
+
+
+def test_locked_database_makes_no_event_poison(
+    tmp_path: Path, make_event: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is taken while a batch goes in one by one: all is kept, and later stored."""
+    monkeypatch.setattr("edgeperf.coordinator.store.database._BUSY_TIMEOUT_S", 0.1)
+    bench = Bench(tmp_path, open_store(tmp_path / "store.db"))
+    run = new_id()
+    bad, good = (make_event(RunLog(lines=(word,)), run=run) for word in ("bad", "good"))
+    with bench.store.writing() as connection:
+        devices.enroll(connection, "pi5", now_ns=1)
+        runs.create(connection, run_start({"model": "digits"}, run=run), "pi5", now_ns=1)
+        connection.exec_driver_sql(
+            f"INSERT INTO log VALUES ('{run}', {bad.seq * 1000}, 'taken')"  # noqa: S608 - ours
+        )
+    log = logging.getLogger("edgeperf.coordinator.intake")
+    lock = _LockOnComplaint(tmp_path / "store.db")
+    log.addHandler(lock)
+    try:
+        bench.hear("pi5", "evt", encode_event(bad), encode_event(good))
+    finally:
+        log.removeHandler(lock)
+        lock.close()
+    assert lock.was_waited_for
+    assert bench.acked() == [(1, 2)]
+    assert bench.events() == 2
+    with bench.store.reading() as connection:
+        assert [line.line for line in runs.log_lines(connection, run)] == ["taken", "good"]
+    bench.store.close()
 
 
 def test_counter_that_went_back_is_made_up_for(bench: Bench, make_event: Any) -> None:
