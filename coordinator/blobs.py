@@ -5,17 +5,16 @@ no name from outside reaches the file system. A part that has arrived stays in `
 until the rest comes, then the whole is hashed and renamed into place: what is there is
 whole and right.
 
-Two clients may send the same blob at once; a lock per blob lets one at a time append.
+Two clients may send the same blob at once; one at a time appends. The locks are a fixed
+few that blobs share, so that none has to be made or thrown away.
 """
 
-import contextlib
 import hashlib
 import os
 import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,6 +28,7 @@ FREE_FLOOR_BYTES = 256 * 1024**2
 _READ_BYTES = 1024 * 1024
 #: A part that nobody has added to for so long is given up.
 _STALE_S = 7 * 86400
+_LOCKS = 64
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -76,8 +76,7 @@ class BlobStore:
         self._incoming = root / "incoming"
         self._max = max_blob_bytes
         self._floor = free_floor_bytes
-        self._locks: dict[str, threading.Lock] = {}
-        self._guard = threading.Lock()
+        self._locks = tuple(threading.Lock() for _ in range(_LOCKS))
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._forget_stale_parts()
 
@@ -124,8 +123,16 @@ class BlobStore:
             BlobOffsetError: *first* is not the end of what is kept.
             BlobDigestError: It is complete, and something else than its name says.
             BlobError: Not a digest, too large, or more than *total*.
-            BlobFullError: The disk is nearly full.
+            BlobFullError: The disk is nearly full, or cannot be written.
         """
+        self._path(sha256)
+        try:
+            with self._locks[int(sha256, 16) % _LOCKS]:
+                return self._append(sha256, data, first, total)
+        except OSError as error:
+            raise BlobFullError(f"blob {sha256}: cannot be kept: {error.strerror}") from error
+
+    def _append(self, sha256: str, data: bytes, first: int, total: int) -> bool:
         if self.size(sha256) is not None:
             return True
         if total > self._max or first + len(data) > total:
@@ -134,20 +141,19 @@ class BlobStore:
             )
         if shutil.disk_usage(self._root).free - len(data) < self._floor:
             raise BlobFullError(f"blob {sha256}: the coordinator's disk is nearly full")
-        with self._lock(sha256):
-            kept = self.offset(sha256)
-            # All of it may be here and not yet checked: we were killed in between.
-            is_rest = not data and kept == total
-            if kept != first and not is_rest:
-                raise BlobOffsetError(kept)
-            part = self._incoming / sha256
-            with part.open("ab") as file:
-                file.write(data)
-                if kept + len(data) < total:
-                    return False
-                file.flush()
-                os.fsync(file.fileno())
-            self._finish(part, sha256)
+        kept = self.offset(sha256)
+        # All of it may be here and not yet checked: we were killed in between.
+        is_rest = not data and kept == total
+        if kept != first and not is_rest:
+            raise BlobOffsetError(kept)
+        part = self._incoming / sha256
+        with part.open("ab") as file:
+            file.write(data)
+            if kept + len(data) < total:
+                return False
+            file.flush()
+            os.fsync(file.fileno())
+        self._finish(part, sha256)
         return True
 
     def add_file(self, source: BinaryIO, *, total: int) -> str:
@@ -179,15 +185,6 @@ class BlobStore:
         if not _DIGEST.fullmatch(sha256):
             raise BlobError("blob: a name is 64 lower-case hexadecimal digits")
         return self._root / sha256[:2] / sha256
-
-    @contextlib.contextmanager
-    def _lock(self, sha256: str) -> Iterator[None]:
-        with self._guard:
-            lock = self._locks.setdefault(sha256, threading.Lock())
-        with lock:
-            yield
-        with self._guard:
-            self._locks.pop(sha256, None)
 
     def _forget_stale_parts(self) -> None:
         for part in self._incoming.iterdir():

@@ -49,9 +49,15 @@ class Uploads:
         """Take one message below ``blob``.
 
         Raises:
-            MessageError: It is none that can be used.
+            MessageError: It is none that can be used, or the disk fails.
         """
         sha256, part = topic.sha256 or "", topic.part or ""
+        try:
+            self._take(board, sha256, part, payload)
+        except OSError as error:
+            raise MessageError(Code.NO_SPACE, f"blob {sha256}: {error.strerror}") from error
+
+    def _take(self, board: str, sha256: str, part: str, payload: bytes) -> None:
         if part == "init":
             if len(self._open) >= _MOST_OPEN:
                 self._open.clear()

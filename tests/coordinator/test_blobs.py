@@ -3,6 +3,8 @@
 import hashlib
 import io
 import itertools
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,42 @@ def test_blob_that_is_there_is_not_taken_again(blobs: BlobStore) -> None:
     assert blobs.append(sha256, b"evil", first=0, total=4)
     with blobs.open(sha256) as file:
         assert file.read() == CONTENT
+
+
+def test_many_who_send_one_blob_at_once_give_it_once(blobs: BlobStore) -> None:
+    """Whoever is first adds a byte, all others are told where to go on, and it comes out right."""
+    content = CONTENT[:400]
+    sha256 = _digest(content)
+
+    def send(_: int) -> None:
+        whole, at = False, 0
+        while not whole:
+            try:
+                whole = blobs.append(sha256, content[at : at + 1], first=at, total=len(content))
+                at += 1
+            except BlobOffsetError as error:
+                at = error.offset
+
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as senders:
+            list(senders.map(send, range(6)))
+    finally:
+        sys.setswitchinterval(usual_s)
+    assert blobs.size(sha256) == len(content)
+    assert blobs.offset(sha256) == 0, "a late part was kept beside the whole"
+
+
+def test_a_disk_that_fails_is_an_error_of_ours(tmp_path: Path) -> None:
+    """What the kernel says is passed on, and the same blob can be sent again later."""
+    blobs, sha256 = BlobStore(tmp_path), _digest(CONTENT)
+    (tmp_path / "incoming" / sha256).symlink_to("/dev/full")
+    for _ in range(2):
+        with pytest.raises(BlobFullError, match="No space left"):
+            blobs.append(sha256, CONTENT, first=0, total=len(CONTENT))
+    (tmp_path / "incoming" / sha256).unlink()
+    assert blobs.append(sha256, CONTENT, first=0, total=len(CONTENT))
 
 
 def test_empty_blob(blobs: BlobStore) -> None:

@@ -80,7 +80,8 @@ class Bench:
         self.sent = wire.sent
         self.now_ns = 10**18
         self.commander = Commander(store, wire, self.keys, FLEET, clock_ns=lambda: self.now_ns)
-        self.blobs = BlobStore(root / "blobs")
+        self.blobs_root = root / "blobs"
+        self.blobs = BlobStore(self.blobs_root)
         self.intake = Intake(
             store,
             wire,
@@ -321,6 +322,23 @@ def test_blob_over_mqtt_survives_a_lost_chunk(bench: Bench, make_event: Any) -> 
     assert status().complete
     with bench.store.reading() as connection:
         assert runs.find(connection, run).result == content.decode()
+
+
+def test_full_disk_does_not_end_the_intake(bench: Bench, make_event: Any) -> None:
+    """A chunk that cannot be kept, or even looked for, is complained of; events go on."""
+    content = b"x" * 100
+    sha256 = hashlib.sha256(content).hexdigest()
+    announced = encode(BlobInit(size_bytes=len(content), chunk_bytes=1000))
+    part = bench.blobs_root / "incoming" / sha256
+    for broken in ("/dev/full", part.name):  # the second is a link to itself
+        part.symlink_to(broken)
+        for leaf, payload in (("init", announced), (0, content), ("fin", b"")):
+            topic = blob_topic(FLEET, "pi5", sha256, leaf)
+            bench.intake.take_in([Inbound(topic, payload)])
+        part.unlink()
+    bench.hear("pi5", "evt", encode_event(make_event(RunLog(lines=("x",)), run=new_id())))
+    assert bench.events() == 1
+    assert bench.blobs.size(sha256) is None
 
 
 _JSON = st.recursive(
