@@ -5,6 +5,8 @@ import itertools
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from fleet_bench import DEVICE, FLEET, Bench, bench, start, wait_until
 
+from edgeperf.agent.link.processes import is_same
 from edgeperf.agent.messages import (
     Alert,
     Code,
@@ -315,6 +318,32 @@ def test_a_board_that_dies_in_a_run_reports_it_after_boot(fresh: Bench) -> None:
     assert _session(child) == []
     assert fresh.agent.executed() == [f"{run}-1"]
     assert isinstance(fresh.coordinator.last(fresh.coordinator.start_run()), RunResult)
+
+
+@pytest.mark.parametrize("word", ["die", "go"])
+def test_an_agent_that_dies_before_it_wrote_down_its_child_leaves_none(
+    tmp_path: Path, word: str
+) -> None:
+    """The child does nothing until it is let go, and ends with whoever would let it go."""
+    script = f"""
+import os, sys
+from pathlib import Path
+from edgeperf.agent.link.child import Child
+from edgeperf.agent.spec import RunSpec
+program = (sys.executable, "-c", "open('began', 'w').close()")
+folder = Path({str(tmp_path)!r})
+child = Child(RunSpec(model="digits"), program=program, folder=folder, cache=folder)
+if sys.argv[1] == "go":
+    child.go()
+print(child.pid, child.started_ticks, flush=True)
+os._exit(0)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", script, word], check=True, capture_output=True, text=True
+    )
+    pid, ticks = map(int, said.stdout.split())
+    wait_until(lambda: not is_same(pid, ticks), "the child ends")
+    assert (tmp_path / "began").exists() is (word == "go")
 
 
 def test_a_result_written_while_the_agent_was_dead_is_reported(fresh: Bench) -> None:

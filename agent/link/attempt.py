@@ -176,6 +176,7 @@ class Attempt:
             started_ticks=self.child.started_ticks,
             boot=boot_id(),
         )
+        self.child.go()
         return None
 
     def _follow(self, child: Child) -> Ending | None:

@@ -3,6 +3,9 @@
 The child leads its own session, gets resource limits and an allow-listed environment, and
 writes its events to a pipe and everything else to a file, so that the service wakes only
 for events. When it ends, whatever is left of its session is killed.
+
+It waits for :meth:`Child.go`: an agent that dies before it wrote down whom it started
+must not leave behind a run that the next one does not know of.
 """
 
 import contextlib
@@ -30,6 +33,8 @@ RUN_PROGRAM = (
     if sys.version_info >= (3, 11)
     else (sys.executable, "-m", "edgeperf", "run")
 )
+#: Waits for a line, then becomes the run; the end of the pipe means that the agent is gone.
+_WAIT = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "run")
 #: From SIGTERM to SIGKILL. The issue allows 3 s until everything is free.
 GRACE_S = 2.0
 _TAIL_LINES, _TAIL_BYTES = 40, 16_384
@@ -80,7 +85,7 @@ def child_environment(environment: Mapping[str, str], cache: Path) -> dict[str, 
 
 
 class Child:
-    """A run's process.
+    """A run's process, which does nothing before :meth:`go`.
 
     Attributes:
         pid: Of the child, which is also its session.
@@ -114,8 +119,9 @@ class Child:
             )
             with self.log.open("wb") as log:
                 self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
+                    [*_WAIT, *command],
+                    bufsize=0,
+                    stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     pass_fds=(far_end,),
@@ -132,6 +138,12 @@ class Child:
         self.started_ticks = started_ticks(self.pid) or 0
         _limit(self.pid, max_memory_bytes)
         self._pidfd = _open_pidfd(self.pid)
+
+    def go(self) -> None:
+        """Let it begin; whoever starts the next agent must be able to find it."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as line:
+                line.write(b"go\n")
 
     @property
     def elapsed_s(self) -> float:
@@ -201,6 +213,8 @@ class Child:
         """Kill what is left of its session and release everything. It must have ended."""
         kill_session(self.pid, leader_ticks=self.started_ticks)
         self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         end_orphans(known=set())  # nothing else of ours runs beside a run
         for fd in (self._events, self._pidfd):
             if fd is not None:
