@@ -22,6 +22,28 @@ def stdout_may_close() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def open_standard_streams() -> None:
+    """Put the null device where the caller closed a standard stream.
+
+    Otherwise the next file that is opened takes its number, and gets what is printed.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - for the whole life
+
+
+def say(text: str) -> None:
+    """Write one line to standard error; a place that takes none does not stop a run."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"edgeperf: {text}\n")
+        sys.stderr.flush()
+
+
 def stdout_console() -> "Console":
     """Return the console on standard output.
 

@@ -47,6 +47,11 @@ def ending_of(error: BaseException) -> Ending:
         return Ending(text="interrupted; nothing was kept", status=128 + error.number)
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return Ending(text="interrupted; nothing was kept", status=128 + signal.SIGINT)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return Ending(
+            text=_line(f"{where}{error.strerror or error}"), status=EdgeperfError.exit_code
+        )
     text = _line(f"a bug: {type(error).__name__}: {error}")
     return Ending(text=text, status=EdgeperfError.exit_code, bug=True)
 

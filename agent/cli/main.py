@@ -1,5 +1,6 @@
 """``edgeperf``: finds the command, and turns every error into one line and a status."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from importlib import import_module
 import click
 
 from edgeperf import InputError, __version__
-from edgeperf.agent.cli.console import stdout_may_close
+from edgeperf.agent.cli.console import open_standard_streams, say, stdout_may_close
 from edgeperf.agent.cli.ending import end_on_signals, ending_of
 
 #: Command -> where it is, and its line in ``--help``. Strings, so that help loads none.
@@ -70,6 +71,10 @@ def edgeperf() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     end_on_signals()
+    open_standard_streams()
+    for stream in (sys.stdout, sys.stderr):  # a terminal that knows no "µ" gets a "?"
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     status: object = None
     args = None if argv is None else list(argv)
     try:
@@ -94,5 +99,5 @@ def _tell(error: BaseException) -> int:
         traceback.print_exception(error)
     elif ending.bug:
         text += "; EDGEPERF_DEBUG=1 shows where; please report it"
-    sys.stderr.write(f"edgeperf: {text}\n")
+    say(text)
     return ending.status

@@ -1,6 +1,5 @@
 """What a person sees while a run goes on: a bar on a terminal, a line a phase elsewhere."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -8,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
+from edgeperf.agent.cli.console import say
 from edgeperf.agent.events import Event, Noticed, Phase, Progress
 from edgeperf.agent.run.plan import Plan
 
@@ -45,15 +45,14 @@ def shown(plan: Plan) -> Iterator[Callable[[Event], None]]:
 class _Lines:
     def __init__(self, what: str) -> None:
         self._phase: Phase | None = None
-        sys.stderr.write(f"edgeperf: {what}\n")
+        say(what)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Noticed):
-            sys.stderr.write(f"edgeperf: {event.text}\n")
+            say(event.text)
         if isinstance(event, Progress) and event.phase is not self._phase:
             self._phase = event.phase
-            sys.stderr.write(f"edgeperf: {_SAYS[event.phase]}\n")
-            sys.stderr.flush()
+            say(_SAYS[event.phase])
 
 
 class _Bar:
