@@ -142,13 +142,13 @@ def test_nobody_comes_in_without_a_certificate(
 
 def test_a_board_can_be_shut_out(broker: BrokerProcess, certificates: Path, tmp_path: Path) -> None:
     """Two lines in the access rules and a reload; the others go on."""
-    with (tmp_path / "acl").open("a") as acl:
-        acl.write("\nuser pi5\ntopic deny #\n")
-    broker.signal(signal.SIGHUP)
     with (
         Client(broker.port, certificates, "boards/pi5") as shut_out,
         Client(broker.port, certificates, "boards/pi4") as other,
     ):
+        with (tmp_path / "acl").open("a") as acl:
+            acl.write("\nuser pi5\ntopic deny #\n")
+        broker.signal(signal.SIGHUP)
         wait_until(lambda: shut_out.say(f"{ROOT}/pi5/evt") == REFUSED, "the new rules")
         assert other.say(f"{ROOT}/pi4/evt") != REFUSED
 
