@@ -13,7 +13,7 @@ from edgeperf.agent.run.calibrate import (
     MOST_HINT_SHARE,
     chunk_size,
     hints_for,
-    median_ns,
+    query_times_ns,
     sustainable_qps,
 )
 from edgeperf.agent.run.calibration import Calibration
@@ -99,7 +99,8 @@ def test_median_is_measured_at_least_five_times() -> None:
         asked.append(number)
         time.sleep(0.005)
 
-    assert median_ns(query, 0.0) >= 5 * MS
+    median_ns, fast_ns = query_times_ns(query, 0.0)
+    assert median_ns >= fast_ns >= 5 * MS
     assert asked == [0, 1, 2, 3, 4]
 
 

@@ -51,11 +51,12 @@ def calibrate(plan: LoadPlan, team: Team, workers: int, samples: int) -> Calibra
     team.take_all(np.arange(each, dtype=np.int32) % samples, 1, _ignore)
     if plan.scenario == "MultiStream":
         count = plan.samples_per_query
-        query_ns = median_ns(_rotate(team.share, count, samples), plan.calibrate_s)
-        return Calibration(latency_ns=query_ns, throughput_sps=count * 1e9 / query_ns)
+        query_ns, fast_ns = query_times_ns(_rotate(team.share, count, samples), plan.calibrate_s)
+        rate = count * 1e9 / query_ns
+        return Calibration(latency_ns=query_ns, throughput_sps=rate, fast_ns=fast_ns)
     if plan.scenario == "SingleStream":
-        sample_ns = median_ns(_rotate(team.share, 1, samples), plan.calibrate_s)
-        return Calibration(latency_ns=sample_ns, throughput_sps=1e9 / sample_ns)
+        sample_ns, fast_ns = query_times_ns(_rotate(team.share, 1, samples), plan.calibrate_s)
+        return Calibration(latency_ns=sample_ns, throughput_sps=1e9 / sample_ns, fast_ns=fast_ns)
     throughput = _throughput(team, workers, samples, plan.calibrate_s)
     return Calibration(latency_ns=workers * 1e9 / throughput, throughput_sps=throughput)
 
@@ -73,15 +74,15 @@ def _rotate(
     return query
 
 
-def median_ns(query: Callable[[int], None], seconds: float) -> float:
-    """Return the median time of *query* over *seconds* of calling it, at least 5 times."""
+def query_times_ns(query: Callable[[int], None], seconds: float) -> tuple[float, float]:
+    """Return median and 10th percentile of *query* over *seconds*, of 5 calls at the least."""
     now = time.monotonic_ns
     until = now() + int(seconds * 1e9)
     times: list[int] = []
     while (begin := now()) < until or len(times) < _WARMUP_INFERENCES:
         query(len(times))
         times.append(now() - begin)
-    return float(np.median(times))
+    return float(np.median(times)), float(np.percentile(times, 10))
 
 
 def _throughput(team: Team, workers: int, samples: int, seconds: float) -> float:
@@ -120,7 +121,8 @@ def hints_for(plan: LoadPlan, found: Calibration, workers: int, *, available_byt
         InputError: Server: the SUT cannot meet the bound at any rate; or the queries would
             not fit the memory that is free, or what one test keeps.
     """
-    hint_ns, qps = HINT_SHARE * found.latency_ns, found.throughput_sps
+    # Of the fast ones: a load that passes during calibration must not let LoadGen run dry.
+    hint_ns, qps = HINT_SHARE * (found.fast_ns or found.latency_ns), found.throughput_sps
     if plan.accuracy:  # untimed, whatever rate was asked for
         return Hints(latency_ns=hint_ns, target_qps=_ACCURACY_LOAD * qps)
     if plan.scenario == "Offline":

@@ -9,7 +9,9 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         latency_ns: Median of one query; Server and Offline: of one sample on one worker.
         throughput_sps: Samples per second of the whole team.
+        fast_ns: SingleStream and MultiStream: what the fastest tenth of queries took at most.
     """
 
     latency_ns: float
     throughput_sps: float
+    fast_ns: float | None = None
