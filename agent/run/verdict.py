@@ -114,7 +114,7 @@ def performance_reasons(performance: Performance | None) -> Iterator[Reason]:
     if performance is None or performance.loadgen is None:
         return
     loadgen = performance.loadgen
-    if performance.headline is None:
+    if performance.headline is None and loadgen.valid:  # else its own reason says why
         yield _reason("no-headline", Severity.INVALID, "LoadGen gives no figure for the scenario")
     if not loadgen.valid:
         why = "; ".join(loadgen.reasons) or "it gives no reason"
