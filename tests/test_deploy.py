@@ -7,10 +7,14 @@ The whole way, from a wheelhouse to a measurement and away again, is
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from edgeperf.agent.link.database import Database
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 SERVICE = DEPLOY / "service"
@@ -21,6 +25,7 @@ SCRIPTS = (
     "service/system.sh",
     "build-wheelhouse",
     "copy-source",
+    "containers/prepare",
     "mosquitto/make-certificates",
     "test/userland",
     "test/install-check",
@@ -206,3 +211,25 @@ def test_the_tuner_is_never_in_the_way_of_the_knobs() -> None:
     lines = (SERVICE / "edgeperf-tuner.service").read_text().splitlines()
     assert not [line for line in lines if line.startswith("ProtectKernelTunables")]
     assert "ReadWritePaths=-/sys/devices" in lines
+
+
+def test_the_journal_is_put_back_only_where_its_form_has_changed(tmp_path: Path) -> None:
+    """An older agent can go on with it, and numbers no event as a newer one has."""
+    previous, state = tmp_path / "previous", tmp_path / "state"
+    for folder in (previous, state):
+        folder.mkdir()
+        Database(folder / "agent.db").close()
+    script = DEPLOY / "ansible/roles/edgeperf/files/journal_back.py"
+    command = [sys.executable, str(script), str(previous), str(state)]
+
+    def put_back() -> str:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert put_back() == "the journal goes on\n"
+    newer = sqlite3.connect(state / "agent.db", isolation_level=None)
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    assert put_back() == "the journal is put back\n"
+    older = Database(state / "agent.db")
+    assert int(older.value("next_seq") or 0) > 1000
+    older.close()
