@@ -27,6 +27,8 @@ SCRIPTS = (
     "copy-source",
     "containers/prepare",
     "mosquitto/make-certificates",
+    "test/booted",
+    "test/steps.sh",
     "test/userland",
     "test/install-check",
 )
