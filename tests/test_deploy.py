@@ -235,3 +235,49 @@ def test_the_journal_is_put_back_only_where_its_form_has_changed(tmp_path: Path)
     older = Database(state / "agent.db")
     assert int(older.value("next_seq") or 0) > 1000
     older.close()
+
+
+def test_compose_files_are_sound() -> None:
+    """docker-compose reads them and fills in what `prepare` writes."""
+    compose = shutil.which("docker-compose")
+    if compose is None:
+        pytest.skip("docker-compose is not installed")
+    given = {**os.environ, "POSTGRES_PASSWORD": "word", "BROKER_NAME": "broker.lab"}
+    for name in ("compose.yaml", "compose.agent.yaml"):
+        command = [compose, "-f", str(DEPLOY / name), "config"]
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "broker.lab" in done.stdout or name == "compose.agent.yaml"
+    given.pop("BROKER_NAME")
+    command = [compose, "-f", str(DEPLOY / "compose.yaml"), "config"]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+    assert "run deploy/containers/prepare first" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["coordinator", "agent"])
+def test_containers_get_every_folder_of_the_package(name: str) -> None:
+    """A folder that pyproject.toml names and the Containerfile forgets would break the build."""
+    text = (DEPLOY / f"containers/{name}.Containerfile").read_text()
+    project = (DEPLOY.parent / "pyproject.toml").read_text()
+    table = project.partition("[tool.setuptools.package-dir]")[2].partition("\n\n")[0]
+    for folder in re.findall(r'= "(.+)"', table):
+        place = "deploy/package" if folder.startswith("deploy/package") else folder
+        assert f"COPY {place} {place}\n" in text
+
+
+def test_the_ansible_role_is_clean() -> None:
+    """ansible-lint finds nothing, by its strictest profile."""
+    lint = shutil.which("ansible-lint")
+    if lint is None:
+        pytest.skip("ansible-lint is not installed")
+    command = [lint, "--offline", "--profile=production", "-c", os.devnull, "deploy/ansible"]
+    done = subprocess.run(command, cwd=DEPLOY.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_prepare_wants_a_name() -> None:
+    """None, or one that is none, is status 2 and one line."""
+    for arguments in ((), ("x;id",)):
+        done = script("containers/prepare", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
