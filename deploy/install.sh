@@ -266,7 +266,7 @@ main() {
     if [ "$with_service" = yes ]; then install_service; fi
     say "edgeperf $("$(dest "$prefix")/venv/bin/edgeperf" --version | cut -d ' ' -f 2) is installed; next: edgeperf doctor"
     if [ "$with_service" = yes ]; then
-        say "to join a fleet: sudo -u $user edgeperf agent enroll COORDINATOR, then sudo systemctl start edgeperf-agent"
+        say "to join a fleet: sudo -u $user edgeperf agent enroll COORDINATOR --code CODE, then sudo systemctl start edgeperf-agent"
     fi
 }
 

@@ -75,7 +75,8 @@ def install(root: Path | None, *, coordinator: bool, no_tuner: bool) -> None:
         options.append("--changed")
     _set_up("install", environment, root, options)
     stamp.write_text(__version__, "utf-8")
-    click.echo("installed; to join a fleet: sudo -u edgeperf edgeperf agent enroll COORDINATOR")
+    command = f"sudo -u edgeperf {environment}/bin/edgeperf agent enroll COORDINATOR --code CODE"
+    click.echo(f"installed; to join a fleet: {command}")
 
 
 @service.command()
