@@ -65,13 +65,17 @@ def test_killed_worker_makes_the_run_invalid(product: "Product", worker: str) ->
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 @pytest.mark.parametrize("worker", ["worker0", "worker1"])
-def test_hung_worker_is_killed_by_the_watchdog(product: "Product", worker: str) -> None:
-    """A worker that answers no more ends the run after ``--stall`` and leaves nothing."""
-    running = started(product, *TEAM, "--stall", "1")
-    os.kill(running.pid_of(f"performance/{worker}"), signal.SIGSTOP)
+@pytest.mark.parametrize("scenario", ["MultiStream", "Offline", "Server"])
+@pytest.mark.parametrize(("fault", "code"), [("KILL", "worker-died"), ("STOP", "worker-hung")])
+def test_lost_worker_ends_every_scenario(
+    product: "Product", worker: str, scenario: str, fault: str, code: str
+) -> None:
+    """Whoever is lost, nobody waits for ever: the run ends after ``--stall`` at the latest."""
+    running = started(product, *TEAM, "--scenario", scenario, "--stall", "1")
+    os.kill(running.pid_of(f"performance/{worker}"), signal.Signals[f"SIG{fault}"])
     outcome = running.finish()
     assert outcome.code == 1
-    assert only_invalid(outcome) == "worker-hung"
+    assert only_invalid(outcome) == code
     assert outcome.result.performance is None
     assert running.vanishes(within_s=2.0)
 
