@@ -323,7 +323,7 @@ def test_test_too_short_for_early_stopping_is_invalid(product: "Product") -> Non
     """LoadGen's own verdict and its reason are the run's."""
     outcome = product.run(*QUICK[:-2], "--min-duration", "0.001", "--min-queries", "20")
     assert outcome.code == 1
-    assert only_invalid(outcome) == "loadgen-invalid"
+    assert outcome.reasons["loadgen-invalid"] == "invalid"
     performance = outcome.result.performance
     assert performance is not None
     assert performance.loadgen is not None
