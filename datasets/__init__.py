@@ -24,6 +24,8 @@ TASKS: dict[str, str] = {
     "digits": "edgeperf.datasets.digits:Digits",
     "imagenet": "edgeperf.datasets.imagenet:ImageNet",
     "kws": "edgeperf.datasets.kws:KeywordSpotting",
+    "squad": "edgeperf.datasets.text.squad:Squad",
+    "toycar": "edgeperf.datasets.toycar:ToyCar",
     "translation": "edgeperf.datasets.text.translation:Translation",
     "vww": "edgeperf.datasets.vww:VisualWakeWords",
 }

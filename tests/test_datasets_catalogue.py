@@ -29,8 +29,8 @@ def test_names_are_unique() -> None:
     assert len({asset.path for asset in ASSETS}) == len(ASSETS)
     assert len({asset.sha256 for asset in ASSETS}) == len(ASSETS)
     assert {model.task for model in models()} <= set(task_names())
-    for name in TASKS:
-        assert data_for(name).task == name
+    without = {name for name in TASKS if name not in {data.task for data in task_data()}}
+    assert without == {"squad", "toycar"}  # theirs may not be shared
 
 
 @pytest.mark.parametrize("asset", ASSETS, ids=lambda asset: asset.path)

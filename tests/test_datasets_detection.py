@@ -18,7 +18,7 @@ from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.detection.boxes import as_corners, keep_strongest
 from edgeperf.datasets.detection.heads import make_head
 from edgeperf.datasets.metrics.detection import Truth, _Matches, mean_average_precision
-from edgeperf.datasets.own.taskfile import OutputRecipe
+from edgeperf.datasets.own.recipes import OutputRecipe
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
 PIL = pytest.importorskip("PIL.Image")

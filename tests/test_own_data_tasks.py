@@ -14,8 +14,9 @@ from edgeperf.datasets import open_task
 from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.own.guess import guess_task
 from edgeperf.datasets.own.images import placement
+from edgeperf.datasets.own.recipes import InputRecipe
 from edgeperf.datasets.own.resample import resampled
-from edgeperf.datasets.own.taskfile import InputRecipe, TaskFile, parse_task
+from edgeperf.datasets.own.taskfile import TaskFile, parse_task
 from edgeperf.datasets.own.write import task_text
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 

@@ -154,7 +154,7 @@ def _timed(task: Task | None) -> tuple[str, ...]:
     if task is not None and task.decoding is not None:
         return TIMED_GENERATION
     if task is not None and task.timed_postprocessing:
-        return (*TIMED, "postprocessing (boxes, NMS)")
+        return (*TIMED, "postprocessing (boxes or text out of the outputs, NMS)")
     return TIMED
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgeperf.datasets.base import Array, DatasetError
 from edgeperf.datasets.detection.boxes import Boxes, as_corners
-from edgeperf.datasets.own.taskfile import OutputRecipe
+from edgeperf.datasets.own.recipes import OutputRecipe
 from edgeperf.datasets.tensors import TensorSpec
 
 #: Rows of a detector's output: four numbers of a box, then what the kind says.

@@ -8,14 +8,8 @@ have; a run that comes out at chance says which other choice does better.
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgeperf.datasets.own.taskfile import (
-    Colour,
-    DataRecipe,
-    InputRecipe,
-    Layout,
-    OutputRecipe,
-    TaskFile,
-)
+from edgeperf.datasets.own.recipes import Colour, DataRecipe, InputRecipe, Layout, OutputRecipe
+from edgeperf.datasets.own.taskfile import TaskFile
 from edgeperf.datasets.tensors import TensorSpec
 
 #: Mean and standard deviation of ImageNet's pixels: models trained with PyTorch.

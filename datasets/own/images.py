@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.datasets.base import Array, DatasetError
+from edgeperf.datasets.own.recipes import InputRecipe
 from edgeperf.datasets.own.resample import resampled
-from edgeperf.datasets.own.taskfile import InputRecipe
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from edgeperf.datasets.base import Array, DatasetError
 from edgeperf.datasets.encoding import Encoder, Meaning, one_input
 from edgeperf.datasets.own.arrays import read_npy
+from edgeperf.datasets.own.audio import read_waveform, require_soundfile
 from edgeperf.datasets.own.images import ImageMaker
+from edgeperf.datasets.own.recipes import InputRecipe
 from edgeperf.datasets.own.source import Source
-from edgeperf.datasets.own.taskfile import InputRecipe
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
 #: Writes sample *index* into one array per model input.
@@ -160,6 +161,27 @@ def _many_inputs(recipe: InputRecipe, source: Source, inputs: Sequence[TensorSpe
     return write
 
 
+def audio_writer(recipe: InputRecipe, source: Source, inputs: Sequence[TensorSpec]) -> Writer:
+    """Return what writes waveforms.
+
+    Raises:
+        DatasetError: The model takes no waveform, or there are no files.
+    """
+    require_soundfile()
+    spec = one_input("of your own", inputs)
+    if not source.paths:
+        raise DatasetError(f'{source.where}: holds no recordings; for numbers set kind = "array"')
+    paths, rate, length = source.paths, recipe.sample_rate, spec.sample_size
+    silence = np.zeros(length, np.float32)
+    converter = _Converter(recipe, spec, silence.reshape(spec.sample_shape[1:]), source.name(0))
+
+    def write(index: int, out: Sequence[Array]) -> None:
+        waveform = read_waveform(paths[index], rate, length)
+        converter.write(waveform.reshape(spec.sample_shape[1:]), out[0], source.name(index))
+
+    return write
+
+
 class _Converter:
     """Numbers of one shape and type as one input of the model."""
 
@@ -202,4 +224,6 @@ def writer_for(recipe: InputRecipe, source: Source, inputs: Sequence[TensorSpec]
     """
     if recipe.kind == "image":
         return image_writer(recipe, source, inputs)
+    if recipe.kind == "audio":
+        return audio_writer(recipe, source, inputs)
     return array_writer(recipe, source, inputs)

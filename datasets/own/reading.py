@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgeperf.datasets.base import Array, DatasetError
 from edgeperf.datasets.classification import ScoreReader, best_classes
-from edgeperf.datasets.own.taskfile import OutputRecipe
+from edgeperf.datasets.own.recipes import OutputRecipe
 from edgeperf.datasets.tensors import TensorSpec
 
 #: The most classes whose scores are all kept.

@@ -11,8 +11,15 @@ from pathlib import Path
 import msgspec
 
 from edgeperf.datasets.base import Array, DatasetError
-from edgeperf.datasets.own.arrays import read_samples
-from edgeperf.datasets.own.tables import Row, read_csv, read_jsonl, read_val_map
+from edgeperf.datasets.own.arrays import ARRAYS_MARK, read_samples
+from edgeperf.datasets.own.tables import (
+    TRANSCRIPTS,
+    Row,
+    read_csv,
+    read_jsonl,
+    read_transcripts,
+    read_val_map,
+)
 
 #: Endings of a sample in a folder.
 SAMPLES = (
@@ -29,7 +36,7 @@ LISTS: dict[str, Callable[[Path], tuple[Row, ...]]] = {
 TABLES = {".csv": read_csv, ".jsonl": read_jsonl, ".txt": read_val_map}
 EXPECTED = (
     "a folder with one folder per class, a folder or a file with a list (labels.csv,"
-    " labels.jsonl, val_map.txt), or an .npz or .npy file"
+    " labels.jsonl, val_map.txt), an .npz or .npy file, or a folder of .npy files"
 )
 
 
@@ -43,6 +50,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
             is meant; one row each.
         labels: One name or number per sample.
         texts: Right texts of each sample; empty where truth is a class.
+        maps: A class for each place of each sample; None where truth is something else.
     """
 
     where: Path
@@ -50,10 +58,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     arrays: dict[str, Array] = msgspec.field(default_factory=dict)
     labels: tuple[str | int, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
+    maps: Array | None = None
 
     def __len__(self) -> int:
         """Return how many samples there are."""
-        return len(self.labels) or len(self.texts)
+        return len(self.labels) or len(self.texts) or (0 if self.maps is None else len(self.maps))
 
     def name(self, index: int) -> str:
         """Say which sample number *index* is, for messages."""
@@ -68,19 +77,33 @@ def open_source(data: Path) -> Source:
             the file and what was expected.
     """
     if data.is_dir():
-        for name, read in LISTS.items():
-            if (data / name).is_file():
-                return _from_rows(data / name, read(data / name))
-        return _folder_per_class(data)
+        return _from_folder(data)
     if not data.exists():
         raise DatasetError(f"{data}: does not exist; expected {EXPECTED}")
     ending = data.suffix.lower()
     if ending in TABLES:
         return _from_rows(data, TABLES[ending](data))
     if ending in (".npz", ".npy"):
-        arrays, labels = read_samples(data)
-        return Source(where=data, arrays=arrays, labels=labels)
+        return _from_arrays(data)
     raise DatasetError(f"{data}: cannot be read as samples; expected {EXPECTED}")
+
+
+def _from_folder(folder: Path) -> Source:
+    for name, read in LISTS.items():
+        if (folder / name).is_file():
+            return _from_rows(folder / name, read(folder / name))
+    if (folder / ARRAYS_MARK).is_file():
+        return _from_arrays(folder)
+    if next(folder.rglob(f"*{TRANSCRIPTS}"), None) is not None:
+        return _from_rows(folder, read_transcripts(folder))
+    return _folder_per_class(folder)
+
+
+def _from_arrays(data: Path) -> Source:
+    arrays, truth = read_samples(data)
+    if truth.ndim > 1:
+        return Source(where=data, arrays=arrays, maps=truth)
+    return Source(where=data, arrays=arrays, labels=tuple(truth.tolist()))
 
 
 def _folder_per_class(folder: Path) -> Source:

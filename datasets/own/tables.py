@@ -12,6 +12,8 @@ from edgeperf.datasets.base import DatasetError
 #: What a column may be called; the first that is there is taken.
 PATHS = ("path", "file", "filename", "image", "audio")
 LABELS = ("label", "class", "target")
+#: Ending of LibriSpeech's lists.
+TRANSCRIPTS = ".trans.txt"
 TEXTS = ("text", "texts", "transcript", "sentence")
 
 
@@ -78,6 +80,22 @@ def read_val_map(path: Path) -> tuple[Row, ...]:
         if not name:
             raise DatasetError(f"{path}: line {number}: expected FILE CLASS, found {line!r}")
         rows.append(Row(path=path.parent / name.strip(), label=_number_or_name(label)))
+    return tuple(rows)
+
+
+def read_transcripts(folder: Path) -> tuple[Row, ...]:
+    """Read LibriSpeech's layout: ``*.trans.txt`` with ``ID TEXT`` a line, ``ID.flac`` beside.
+
+    Raises:
+        DatasetError: A line is not that.
+    """
+    rows = []
+    for path in sorted(folder.rglob(f"*{TRANSCRIPTS}")):
+        for number, line in enumerate(_lines(path), start=1):
+            name, _, text = line.strip().partition(" ")
+            if not name or not text:
+                raise DatasetError(f"{path}: line {number}: expected ID TEXT, found {line!r}")
+            rows.append(Row(path=path.parent / f"{name}.flac", texts=(text,)))
     return tuple(rows)
 
 

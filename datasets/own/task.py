@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from edgeperf.datasets.assets import resolve
 from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.catalogue import data_for
 from edgeperf.datasets.detection.library import Detection
 from edgeperf.datasets.own.classify import OwnClassification
 from edgeperf.datasets.own.guess import guess_task
+from edgeperf.datasets.own.segment import OwnSegments
 from edgeperf.datasets.own.source import open_source
 from edgeperf.datasets.own.taskfile import TaskFile, read_task
+from edgeperf.datasets.own.transcribe import OwnTexts
 from edgeperf.datasets.score import Decoding, Gate
 from edgeperf.datasets.tensors import TensorSpec
 
@@ -28,7 +32,7 @@ class FileTask:
         """
         self.name = path.stem
         self._folder = path.resolve().parent
-        self._set(read_task(path))
+        self._set(_from_here(read_task(path), self._folder))
 
     def _set(self, task: TaskFile) -> None:
         self.file = task
@@ -109,6 +113,15 @@ class GuessedTask(FileTask):
         return open_library(self.name, guessed, data or self.data(), inputs, outputs)
 
 
+def _from_here(task: TaskFile, folder: Path) -> TaskFile:
+    """Return *task* with its vocabulary named from wherever we are."""
+    named = task.output.vocabulary
+    if named is None or not (folder / named).is_file():
+        return task
+    output = msgspec.structs.replace(task.output, vocabulary=str(folder / named))
+    return msgspec.structs.replace(task, output=output)
+
+
 def open_library(
     name: str,
     task: TaskFile,
@@ -123,4 +136,9 @@ def open_library(
     """
     if task.detects:
         return Detection(name, task, data, inputs, outputs)
-    return OwnClassification(name, task, open_source(data), inputs, outputs)
+    source = open_source(data)
+    if task.output.read == "text":
+        return OwnTexts(name, task, source, inputs, outputs)
+    if task.output.read == "segments":
+        return OwnSegments(task, source, inputs, outputs)
+    return OwnClassification(name, task, source, inputs, outputs)

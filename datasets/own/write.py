@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from edgeperf.datasets.own.taskfile import InputRecipe, OutputRecipe, TaskFile
+from edgeperf.datasets.own.recipes import InputRecipe, OutputRecipe
+from edgeperf.datasets.own.taskfile import TaskFile
 from edgeperf.datasets.tensors import TensorSpec
 
 _ABOUT_RESIZE = "stretch, shorter_side, letterbox or none"
