@@ -27,7 +27,9 @@ from edgeperf.datasets.classification import ScoreReader, best_classes, require_
 from edgeperf.datasets.encoding import Encoder, Meaning, one_input
 from edgeperf.datasets.labelled import PERFORMANCE_COUNT
 from edgeperf.datasets.metrics.scoring import score_best
-from edgeperf.datasets.photographs import CLASSES, Decode, Photograph, decoder, read_folder
+from edgeperf.datasets.own.images import recipe_of
+from edgeperf.datasets.own.recipes import InputRecipe
+from edgeperf.datasets.photographs import CLASSES, CROP, Decode, Photograph, decoder, read_folder
 from edgeperf.datasets.score import Decoding, Gate, Score
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
@@ -85,7 +87,8 @@ class ImageNet:
         reader = ScoreReader(self.name, outputs, (CLASSES, WITH_BACKGROUND))
         decode = decoder()
         photographs = read_folder(data or resolve(data_for(self.name).asset))
-        return Photographs(photographs, size, decode, encoder, reader)
+        recipe = recipe_of(InputRecipe(size=size, crop=CROP, mean=PIXELS.offset), inputs)
+        return Photographs(photographs, size, decode, encoder, reader, recipe)
 
 
 class Photographs(OneNumber):
@@ -98,8 +101,10 @@ class Photographs(OneNumber):
         decode: Decode,
         encoder: Encoder,
         reader: ScoreReader,
+        recipe: bytes,
     ) -> None:
         """Join the parts; *size* is height and width of the model's input."""
+        self.recipe = recipe
         self._photographs = photographs
         self._size = size
         self._decode = decode
@@ -110,6 +115,10 @@ class Photographs(OneNumber):
     def __len__(self) -> int:
         """Return how many photographs there are."""
         return len(self._photographs)
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        """Return the file of photograph *index*."""
+        return (self._photographs[index].path,)
 
     def write(self, index: int, out: Sequence[Array]) -> None:
         """Decode, crop, resize and encode photograph *index*."""

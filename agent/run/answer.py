@@ -15,6 +15,8 @@ from edgeperf.backends.generation import GenerationSession
 from edgeperf.datasets import open_task
 from edgeperf.datasets.base import InputLibrary, SampleLibrary
 from edgeperf.datasets.generated import GeneratedInputs
+from edgeperf.datasets.stored.build import Progress, Work, stored
+from edgeperf.datasets.stored.shards import FromFiles
 from edgeperf.datasets.tensors import TensorSpec
 from edgeperf.datasets.text.tokenizer import Tokenizer
 
@@ -63,6 +65,44 @@ def open_samples(
     path = None if data.data is None else Path(data.data)
     labelled = task.open(inputs, outputs, data=path)
     return labelled, labelled, min(len(labelled), task.performance_count)
+
+
+def stored_inputs(
+    data: DataPlan,
+    library: InputLibrary,
+    specs: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    *,
+    cores: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> tuple[InputLibrary, str | None]:
+    """Return *library*, preprocessed and read back from the disk where that is worth it.
+
+    Args:
+        data: Where samples come from.
+        library: The samples.
+        specs: The model's inputs and outputs.
+        cores: Cores to preprocess with; none takes what is there.
+        progress: Told how far it is.
+
+    Returns:
+        The inputs, and why they are not stored where a reader must know.
+
+    Raises:
+        EdgeperfError: A file is damaged, or preprocessing failed.
+    """
+    if data.store is None or data.task is None or not isinstance(library, FromFiles):
+        return library, None
+    inputs, outputs = map(tuple, specs)
+    work = Work(
+        task=data.task,
+        data=data.data,
+        inputs=inputs,
+        outputs=outputs,
+        folder=data.store,
+        recipe=library.recipe.decode(),
+    )
+    found, why_not = stored(library, work, cores=cores, progress=progress)
+    return found or library, why_not
 
 
 def fill(library: InputLibrary, inputs: Sequence[NDArray[Any]], indices: Sequence[int]) -> None:

@@ -69,7 +69,7 @@ def _work(channel: Channel) -> None:
     if isinstance(job, PrepareJob):
         from edgeperf.agent.run.prepare import prepare  # noqa: PLC0415 - each child loads its own part
 
-        channel.say(prepare(job))
+        channel.say(prepare(job, channel.say))
     elif isinstance(job, ExamineJob):
         from edgeperf.agent.run.examine import examine  # noqa: PLC0415 - each child loads its own part
 

@@ -23,7 +23,7 @@ from edgeperf.agent.run.directory import ResultDirectory
 from edgeperf.agent.run.energy import Metering, metered
 from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
 from edgeperf.agent.run.figures import due_ns, performance
-from edgeperf.agent.run.jobs import Calibrated, Done, Prepared
+from edgeperf.agent.run.jobs import Calibrated, Done, Message, Prepared, Preparing
 from edgeperf.agent.run.judge import judge_answers
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError
 from edgeperf.agent.run.measure import Measurement, Progressed, measure
@@ -105,7 +105,12 @@ class _Run:
         inputs = new_block("inputs")
         try:
             with self._phase(Phase.PREPARE):
-                self._prepared = prepare(self._plan, self._path / "prepare.log", inputs)
+                log = self._path / "prepare.log"
+                self._prepared = prepare(self._plan, log, inputs, self._preparing)
+                self._reasons += [
+                    Reason(code="not-stored", severity=Severity.NOTE, text=note)
+                    for note in self._prepared.notes
+                ]
             self._test_accuracy(self._prepared, inputs)
             if self._may_perform():
                 with metered(self._plan, self._path, self._noticed) as meter:
@@ -116,6 +121,11 @@ class _Run:
     def _phase(self, phase: Phase) -> "_Stopwatch":
         self._listen(Progress(phase=phase, percent=0.0))
         return _Stopwatch(self._phases_ns, phase.value)
+
+    def _preparing(self, message: Message) -> None:
+        if isinstance(message, Preparing):
+            percent = 100 * message.done / message.total
+            self._listen(Progress(phase=Phase.PREPARE, percent=percent))
 
     def _progress(self, phase: Phase, later_s: float, meter: Metering | None = None) -> Progressed:
         def progressed(percent: float, left_s: float | None, temperature_c: float | None) -> None:

@@ -23,7 +23,7 @@ class SutPlan(msgspec.Struct, frozen=True, kw_only=True):
         shapes: Shapes for inputs that the model leaves free.
         options: The backend's own options.
         parts: Paths of further files of the model, by what they are.
-        decoding: How a decoder is driven; None where one inference is all.
+        decoding: How a decoder is driven, if there is one.
     """
 
     model: str
@@ -44,6 +44,7 @@ class DataPlan(msgspec.Struct, frozen=True, kw_only=True):
         inputs_file: NPZ with one array per input, for a model without a task.
         seed: Seed of generated inputs.
         timed_postprocessing: Whether making the answer out of the outputs is timed.
+        store: Folder of preprocessed samples; None keeps none.
     """
 
     task: str | None
@@ -51,6 +52,7 @@ class DataPlan(msgspec.Struct, frozen=True, kw_only=True):
     inputs_file: str | None
     seed: int
     timed_postprocessing: bool = False
+    store: str | None = None
 
 
 class PrepareJob(msgspec.Struct, frozen=True, kw_only=True, tag="prepare"):
@@ -59,12 +61,14 @@ class PrepareJob(msgspec.Struct, frozen=True, kw_only=True, tag="prepare"):
     Attributes:
         cores: Cores to work on.
         inputs_block: Descriptor of the block for inputs.
+        all_cores: Cores to preprocess with; none makes nothing that is not there.
     """
 
     sut: SutPlan
     data: DataPlan
     cores: tuple[int, ...]
     inputs_block: int
+    all_cores: tuple[int, ...] = ()
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
@@ -80,6 +84,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
         payload_bytes: The most that LoadGen's accuracy log gets of one answer.
         fields: Layout of the input block.
         first_answer_finite: Whether the first answer has only finite numbers.
+        notes: What a reader must know about the samples.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -91,6 +96,14 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
     payload_bytes: int
     fields: tuple[Field, ...]
     first_answer_finite: bool
+    notes: tuple[str, ...] = ()
+
+
+class Preparing(msgspec.Struct, frozen=True, kw_only=True, tag="preparing"):
+    """How far a prepare job is with making the samples ready."""
+
+    done: int
+    total: int
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,11 +113,9 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
         scenario: MLPerf's name.
         accuracy: Accuracy mode instead of performance mode.
         loadgen_model: Key in mlperf.conf.
-        min_duration_ms: None leaves MLPerf's own.
-        min_query_count: None leaves MLPerf's own.
+        min_duration_ms, min_query_count: None leaves MLPerf's own.
         samples_per_query: MultiStream only.
-        target_qps: Server: None finds it.
-        target_latency_ns: Server: the bound.
+        target_qps, target_latency_ns: Server: the rate, None finds it; the bound.
         calibrate_s: How long the bare loop runs before the test.
         directory: Where LoadGen writes its logs.
     """
@@ -182,12 +193,9 @@ class ExamineJob(msgspec.Struct, frozen=True, kw_only=True, tag="examine"):
     """Describe the model, and answer a few samples by each of several task files.
 
     Attributes:
-        cores: Cores to work on.
-        tasks: By which to make inputs and read outputs; none only describes the model.
-        samples: How many samples of each, at most.
-        most_s: When to leave out the remaining task files.
-        details: Whether each sample is described.
-        pictures: Folder for the inputs of the samples as pictures; None draws none.
+        tasks: By which to read samples; none takes the task of the data.
+        samples, most_s: How many of each, and for how long, at most.
+        details, pictures: Whether samples are described, and where they are drawn.
     """
 
     sut: SutPlan
@@ -204,13 +212,7 @@ Job = PrepareJob | WorkerJob | ExamineJob
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True, tag="examined"):
-    """What an examine job found out.
-
-    Attributes:
-        inputs: The model's inputs.
-        outputs: Its outputs.
-        seen: One for each task file, in order, as far as time allowed.
-    """
+    """What an examine job found out: one ``seen`` for each task file, as far as time allowed."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -275,7 +277,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     exit_code: int
 
 
-Message = Prepared | Examined | Ready | Calibrated | Done | Failure
+Message = Prepared | Preparing | Examined | Ready | Calibrated | Done | Failure
 
 _decode_message = msgspec.json.Decoder(Message)
 _decode_job = msgspec.json.Decoder(Job)

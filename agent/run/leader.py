@@ -58,7 +58,7 @@ def lead(
         settings,
         samples=(prepared.library_size, prepared.slots),
         issue=guarded(issue, partial(fail, channel)),
-        load=samples.load,
+        load=_guarded_load(samples.load, channel),
     )
     if service is not None:
         service.end()
@@ -96,6 +96,20 @@ def guarded(issue: Issue, failed: Callable[[BaseException], None]) -> Issue:
             issue(ids, indices)
         except BaseException as error:  # noqa: BLE001 - see above
             failed(error)
+
+    return call
+
+
+def _guarded_load(
+    load: Callable[[Sequence[int]], None], channel: "Channel"
+) -> Callable[[Sequence[int]], None]:
+    """Return *load* likewise: a photograph may turn out to be damaged only here."""
+
+    def call(indices: Sequence[int]) -> None:
+        try:
+            load(indices)
+        except BaseException as error:  # noqa: BLE001 - as above
+            fail(channel, error)
 
     return call
 

@@ -4,6 +4,7 @@ A plan names files, cores, workers and settings; nothing in it is random, and no
 left to be chosen later but what calibration measures.
 """
 
+import os
 import secrets
 import time
 from pathlib import Path
@@ -16,8 +17,10 @@ from edgeperf.agent.run.layout import Layout, lay_out
 from edgeperf.agent.run.model_choice import Choice, ModelFile, choose_model, with_reference
 from edgeperf.agent.spec import Preset, RunSpec, Scenario
 from edgeperf.datasets import OWN_DATA, open_task
+from edgeperf.datasets.assets import Places
 from edgeperf.datasets.base import Task
 from edgeperf.datasets.score import Gate
+from edgeperf.datasets.stored.build import store_folder
 from edgeperf.power import make_source, parse_meter_spec
 from edgeperf.power.base import MeterInputError
 
@@ -107,6 +110,7 @@ def make_plan(spec: RunSpec) -> Plan:
     if spec.target_latency_ms is not None:
         bound_ns = round(spec.target_latency_ms * 1e6)
     timed = task is not None and task.timed_postprocessing
+    store = store_folder(Places.from_environment(os.environ))
     return Plan(
         id=_new_id(model.name, choice.backend, spec),
         spec=spec,
@@ -126,6 +130,7 @@ def make_plan(spec: RunSpec) -> Plan:
             inputs_file=spec.inputs_file,
             seed=spec.seed,
             timed_postprocessing=timed,
+            store=None if store is None else str(store),
         ),
         task=task.name if task else None,
         gate=_gate(spec, task),

@@ -35,7 +35,14 @@ def prepare(
         PrepareError: The runtime crashed or did not come back.
     """
     cores = plan.layout.workers[0]
-    job = PrepareJob(sut=plan.sut, data=plan.data, cores=cores, inputs_block=inputs)
+    every = {core for group in plan.layout.workers for core in group}
+    job = PrepareJob(
+        sut=plan.sut,
+        data=plan.data,
+        cores=cores,
+        all_cores=tuple(sorted(every | set(plan.layout.housekeeping))),
+        inputs_block=inputs,
+    )
     return ask(job, Prepared, sut=plan.sut, log=log, descriptors=(inputs,), heard=heard)
 
 

@@ -5,24 +5,38 @@ here, so that neither touches the supervisor nor the measured processes.
 """
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 
-from edgeperf.agent.run.answer import fill, load_session, open_samples
-from edgeperf.agent.run.jobs import Prepared, PrepareJob
+from edgeperf.agent.run.answer import fill, load_session, open_samples, stored_inputs
+from edgeperf.agent.run.jobs import Prepared, PrepareJob, Preparing
 from edgeperf.agent.run.memory import Field, map_fields
 from edgeperf.backends.base import Session
 
 
-def prepare(job: PrepareJob) -> Prepared:
+def prepare(job: PrepareJob, say: Callable[[Preparing], None] | None = None) -> Prepared:
     """Describe the model, fill the input block and try the first sample.
+
+    Args:
+        job: What to do.
+        say: Told how far it is with samples that take long.
 
     Raises:
         EdgeperfError: The model cannot be loaded, or the samples do not fit it.
     """
     os.sched_setaffinity(0, job.cores)
     session = load_session(job.sut)
-    library, labelled, slots = open_samples(job.data, session.inputs, session.outputs)
+    specs = session.inputs, session.outputs
+    library, labelled, slots = open_samples(job.data, *specs)
+
+    def progress(done: int, total: int) -> None:
+        if say is not None:
+            say(Preparing(done=done, total=total))
+
+    library, why_not = stored_inputs(
+        job.data, library, specs, cores=job.all_cores, progress=progress
+    )
     fields = tuple(
         Field(name=f"input{place}", shape=(slots, *spec.sample_shape), dtype=spec.dtype)
         for place, spec in enumerate(session.inputs)
@@ -41,6 +55,7 @@ def prepare(job: PrepareJob) -> Prepared:
         payload_bytes=0 if labelled is None else labelled.payload_bytes,
         fields=fields,
         first_answer_finite=_finite(session),
+        notes=() if why_not is None else (why_not,),
     )
 
 

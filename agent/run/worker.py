@@ -17,6 +17,7 @@ from edgeperf.agent.run.answer import (
     load_session,
     open_samples,
     performance_answer,
+    stored_inputs,
     timed_answer,
 )
 from edgeperf.agent.run.jobs import Done, Ready, WorkerJob
@@ -69,9 +70,10 @@ class Samples:
         self.labelled: SampleLibrary | None = None
         if job.load.accuracy or self._refills or job.data.timed_postprocessing:
             prepared = job.prepared
-            self._library, self.labelled, _ = open_samples(
-                job.data, prepared.inputs, prepared.outputs
-            )
+            specs = prepared.inputs, prepared.outputs
+            self._library, self.labelled, _ = open_samples(job.data, *specs)
+            if self._refills:
+                self._library, _ = stored_inputs(job.data, self._library, specs)
 
     def member(self) -> tuple[Member | None, RuntimeInfo]:
         """Load the model, unless this worker only issues; say what really runs."""

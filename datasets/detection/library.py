@@ -22,7 +22,7 @@ from edgeperf.datasets.metrics.detection import (
     require_pycocotools,
 )
 from edgeperf.datasets.metrics.scoring import gated
-from edgeperf.datasets.own.images import ImageMaker, placement
+from edgeperf.datasets.own.images import ImageMaker, placement, recipe_of
 from edgeperf.datasets.own.inputs import PixelEncoder, image_size
 from edgeperf.datasets.own.taskfile import TaskFile
 from edgeperf.datasets.score import Remark, Score, Shown
@@ -59,6 +59,7 @@ class Detection:
         spec = one_input("of your own", inputs)
         self._name = name
         self._task = task
+        self._inputs = tuple(inputs)
         self._size = image_size(task.input, spec)
         self.annotated: Annotated = read_coco(data, task.data.images)
         self._head = make_head(task.output, outputs, self._size)
@@ -76,6 +77,15 @@ class Detection:
     def write(self, index: int, out: Sequence[Array]) -> None:
         """Make the model's input of photograph *index*."""
         self._encoder.write(self._maker.decode(self.annotated.pictures[index].path), out[0])
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        """Return the file of photograph *index*."""
+        return (self.annotated.pictures[index].path,)
+
+    @property
+    def recipe(self) -> bytes:
+        """Return what decides how a file becomes an input."""
+        return recipe_of(self._task.input, self._inputs)
 
     @property
     def prediction_shape(self) -> tuple[int, ...]:

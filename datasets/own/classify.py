@@ -1,6 +1,7 @@
 """Your own samples for a classifier: the library that a run asks for."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from edgeperf.datasets.metrics.scoring import (
     score_classes,
     score_yes_no,
 )
+from edgeperf.datasets.own.images import recipe_of
 from edgeperf.datasets.own.inputs import Writer, writer_for
 from edgeperf.datasets.own.labels import Classes, settle
 from edgeperf.datasets.own.reading import ClassReader
@@ -47,6 +49,7 @@ class OwnClassification(OneNumber):
         self.source = source
         self._name = name
         self._task = task
+        self._inputs = tuple(inputs)
         self._reader = ClassReader(task.output, outputs)
         self.truth: Classes = settle(
             source, task.classes, self._reader.classes, task.data.label_offset
@@ -91,6 +94,15 @@ class OwnClassification(OneNumber):
             label=label,
             given=given,
         )
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        """Return the file of sample *index*; none where samples are in memory."""
+        return self.source.paths[index : index + 1]
+
+    @property
+    def recipe(self) -> bytes:
+        """Return what decides how a file becomes an input."""
+        return recipe_of(self._task.input, self._inputs)
 
     @property
     def prediction_shape(self) -> tuple[int, ...]:

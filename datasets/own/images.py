@@ -4,7 +4,9 @@ Pillow decodes. Its filters look at every pixel when they shrink; OpenCV's ``lin
 not, and MLPerf's reference was measured with that: so both are here.
 """
 
-from importlib import import_module
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from edgeperf.datasets.base import Array, DatasetError
 from edgeperf.datasets.own.recipes import InputRecipe
 from edgeperf.datasets.own.resample import resampled
+from edgeperf.datasets.tensors import TensorSpec
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]
@@ -32,6 +35,20 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     scale: tuple[float, float]
     start: tuple[int, int]
+
+
+#: Changed whenever the same recipe comes to give other numbers.
+VERSION = 1
+
+
+def recipe_of(recipe: InputRecipe, inputs: Sequence[TensorSpec]) -> bytes:
+    """Return everything that decides how a file becomes an input, decoders included."""
+    versions = [
+        metadata.version(name)
+        for name in ("pillow", "soundfile")
+        if find_spec({"pillow": "PIL"}.get(name, name)) is not None
+    ]
+    return msgspec.json.encode([VERSION, recipe, inputs, versions])
 
 
 def pillow(why: str) -> Any:

@@ -15,6 +15,7 @@ from edgeperf.datasets.base import Array, DatasetError
 from edgeperf.datasets.metrics.scoring import gated
 from edgeperf.datasets.metrics.text import require_package, word_errors
 from edgeperf.datasets.own.audio import duration
+from edgeperf.datasets.own.images import recipe_of
 from edgeperf.datasets.own.inputs import writer_for
 from edgeperf.datasets.own.recipes import OutputRecipe
 from edgeperf.datasets.own.source import Source
@@ -48,6 +49,7 @@ class OwnTexts:
         require_package(name, "jiwer", "the word error rate")
         self.source = source
         self._task = task
+        self._inputs = tuple(inputs)
         if not source.texts:
             raise DatasetError(f"{source.where}: has labels and no texts, which this task needs")
         self._truth = [_plain(texts[0]) for texts in source.texts]
@@ -66,6 +68,15 @@ class OwnTexts:
     def write(self, index: int, out: Sequence[Array]) -> None:
         """Make the model's input of sample *index*."""
         self._write(index, out)
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        """Return the file of sample *index*; none where samples are in memory."""
+        return self.source.paths[index : index + 1]
+
+    @property
+    def recipe(self) -> bytes:
+        """Return what decides how a file becomes an input."""
+        return recipe_of(self._task.input, self._inputs)
 
     @property
     def prediction_shape(self) -> tuple[int, ...]:

@@ -1,0 +1,180 @@
+"""Which samples lie in which shard, and finding those that are there."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeperf.datasets.base import Array, DatasetError, InputLibrary
+from edgeperf.datasets.tensors import TensorSpec
+
+#: Bytes of a shard, about: large enough to be few, small enough to be lost.
+SHARD_BYTES = 32 << 20
+
+
+@runtime_checkable
+class FromFiles(Protocol):
+    """A library whose samples are made of files, each in the same way."""
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        """Return the files that sample *index* is made of."""
+        ...
+
+    @property
+    def recipe(self) -> bytes:
+        """Return everything that decides how a file becomes an input."""
+        ...
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """Some samples in a row: the first, the one behind the last, and how they were seen."""
+
+    begin: int
+    end: int
+    seen: str
+
+
+class Store:
+    """A folder of shards for one library and one model.
+
+    Attributes:
+        shards: All shards of the library.
+        sample_bytes: Bytes of one sample, all inputs.
+    """
+
+    def __init__(
+        self, folder: Path, library: InputLibrary, inputs: Sequence[TensorSpec], recipe: bytes
+    ) -> None:
+        """Look at the files of all samples; reads none.
+
+        Raises:
+            DatasetError: A file is missing.
+        """
+        if not isinstance(library, FromFiles):
+            raise TypeError("the samples of this library are not made of files")
+        self._folder = folder
+        self._inputs = tuple(inputs)
+        self._recipe = recipe
+        self._library = library
+        self._sizes = [_bytes_of(spec) for spec in inputs]
+        self.sample_bytes = sum(self._sizes)
+        step = max(1, SHARD_BYTES // self.sample_bytes)
+        self.shards = tuple(
+            Shard(begin, end, self._seen(library, begin, end))
+            for begin in range(0, len(library), step)
+            for end in [min(begin + step, len(library))]
+        )
+
+    def _seen(self, library: FromFiles, begin: int, end: int) -> str:
+        """Name the files of some samples by path, size and time of change."""
+        sha256 = hashlib.sha256(self._recipe)
+        for index in range(begin, end):
+            for path in library.files(index):
+                try:
+                    state = path.stat()
+                except OSError as error:
+                    raise DatasetError(f"{path}: {error.strerror}") from error
+                text = f"{path.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\n"
+                sha256.update(text.encode(errors="surrogateescape"))
+        return sha256.hexdigest()
+
+    def find(self, shard: Shard) -> Path | None:
+        """Return the file of *shard*, None if it is not there or not whole."""
+        try:
+            content = (self._folder / "seen" / shard.seen).read_text()
+        except OSError:
+            return None
+        path = self._folder / content
+        return path if self._is_whole(path, shard) else None
+
+    def _is_whole(self, path: Path, shard: Shard) -> bool:
+        size = (shard.end - shard.begin) * self.sample_bytes
+        return path.is_file() and path.stat().st_size == size
+
+    def missing(self) -> list[Shard]:
+        """Return the shards that are not there yet."""
+        return [shard for shard in self.shards if self.find(shard) is None]
+
+    def make(self, shard: Shard, library: InputLibrary) -> None:
+        """Make *shard*, unless one with the same content is there under another name.
+
+        Raises:
+            DatasetError: A file is damaged.
+            OSError: The disk is full or broken.
+        """
+        content = self._content(shard)
+        path = self._folder / content
+        if not self._is_whole(path, shard):
+            part = self._folder / f".{content}.{os.getpid()}.part"
+            try:
+                self._fill(part, shard, library)
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+        seen = self._folder / "seen"
+        part = seen / f".{shard.seen}.{os.getpid()}.part"
+        part.write_text(content)
+        part.replace(seen / shard.seen)
+
+    def _content(self, shard: Shard) -> str:
+        """Name a shard by the content of its files."""
+        sha256 = hashlib.sha256(self._recipe)
+        for index in range(shard.begin, shard.end):
+            for path in self._library.files(index):
+                try:
+                    sha256.update(hashlib.sha256(path.read_bytes()).digest())
+                except OSError as error:
+                    raise DatasetError(f"{path}: {error.strerror}") from error
+        return sha256.hexdigest()
+
+    def _fill(self, path: Path, shard: Shard, library: InputLibrary) -> None:
+        count = shard.end - shard.begin
+        rows = np.zeros((count, self.sample_bytes), np.uint8)
+        for index in range(shard.begin, shard.end):
+            library.write(index, self.views(rows[index - shard.begin]))
+        with path.open("wb") as stream:
+            stream.write(rows.data)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def views(self, row: NDArray[np.uint8]) -> list[Array]:
+        """Return the bytes of one sample as one array per input."""
+        arrays: list[NDArray[Any]] = []
+        start = 0
+        for spec, size in zip(self._inputs, self._sizes, strict=True):
+            arrays.append(row[start : start + size].view(spec.dtype).reshape(spec.sample_shape))
+            start += size
+        return arrays
+
+
+def _bytes_of(spec: TensorSpec) -> int:
+    return spec.sample_size * np.dtype(spec.dtype).itemsize
+
+
+class StoredInputs:
+    """A library read back from its shards."""
+
+    def __init__(self, store: Store, paths: Sequence[Path], count: int) -> None:
+        """Map the shards; *paths* are theirs, in order."""
+        self._store = store
+        self._count = count
+        self._rows = [
+            np.memmap(path, np.uint8, mode="r").reshape(-1, store.sample_bytes) for path in paths
+        ]
+        self._begins = [shard.begin for shard in store.shards]
+
+    def __len__(self) -> int:
+        """Return how many samples there are."""
+        return self._count
+
+    def write(self, index: int, out: Sequence[Array]) -> None:
+        """Copy sample *index* into *out*."""
+        place = int(np.searchsorted(self._begins, index, side="right")) - 1
+        row = self._rows[place][index - self._begins[place]]
+        for target, stored in zip(out, self._store.views(row), strict=True):
+            target[...] = stored
