@@ -21,6 +21,8 @@ from edgeperf.datasets.tensors import TensorSpec
 
 Block = NDArray[Any]
 _CHANNELS = (1, 3)
+#: Samples to see how long one takes, and how many are answered however long.
+_TRIED, _FEWEST = 3, 24
 
 
 def examine(job: ExamineJob) -> Examined:
@@ -63,12 +65,13 @@ class _Examination:
             for spec in session.inputs
             if job.data.task is not None
         ]
+        self._samples: int | None = None
         if self._blocks:
             session.bind(self._blocks)
 
     def see(self, library: SampleLibrary) -> Seen:
         """Answer samples spread over the library."""
-        count = min(self._job.samples, len(library))
+        count = self._count(library)
         indices = np.linspace(0, len(library) - 1, count).round().astype(int).tolist()
         shown, samples = [], []
         prediction = np.empty(library.prediction_shape, np.float32)
@@ -87,6 +90,18 @@ class _Examination:
             labels=tuple(words.label for words in shown),
             samples=tuple(samples),
         )
+
+    def _count(self, library: SampleLibrary) -> int:
+        """Return how many samples of each task file there is time for, the same for all."""
+        if self._samples is None:
+            began = time.monotonic()
+            for index in range(min(_TRIED, len(library))):
+                library.write(index, [block[0] for block in self._blocks])
+                self._session.infer(0)
+            each = (time.monotonic() - began) / _TRIED
+            fits = int(self._job.most_s / max(len(self._job.tasks), 1) / max(each, 1e-6))
+            self._samples = min(self._job.samples, max(_FEWEST, fits))
+        return min(self._samples, len(library))
 
     def _describe(self, number: int, words: Shown) -> SeenSample:
         picture = None

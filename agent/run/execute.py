@@ -19,6 +19,7 @@ from edgeperf.agent.result import (
     Severity,
     Verdict,
 )
+from edgeperf.agent.run.diagnosis import likely_cause
 from edgeperf.agent.run.directory import ResultDirectory
 from edgeperf.agent.run.energy import Metering, metered
 from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
@@ -151,6 +152,8 @@ class _Run:
                 test = measure(plan, prepared, load, inputs=inputs, progressed=told)
             self._accuracy_test = test
             self._accuracy = judge_answers(plan, test, prepared, self._reasons)
+            cause = likely_cause(plan, prepared, self._reasons, self._path / "prepare.log")
+            self._reasons += [cause] if cause else []
             self._keep_predictions(test)
             return
         if not prepared.first_answer_finite:

@@ -10,6 +10,9 @@ from edgeperf.datasets.score import Remark, Score
 
 #: A class this frequent makes accuracy a matter of always naming it.
 MAJORITY = 0.9
+#: Fewer samples than this may be wrong by chance.
+_FEWEST_FOR_CHANCE = 20
+_USELESS = 0.05
 _SHARES = ("top1", "accuracy")
 
 
@@ -49,6 +52,30 @@ def class_remarks(
             )
         )
     return remarks
+
+
+def chance_remarks(
+    labels: NDArray[np.int64], answers: NDArray[np.int64], classes: int
+) -> list[Remark]:
+    """Return a word of doubt where answers are no better than guessing.
+
+    Balanced accuracy is compared with one in *classes*, three standard deviations of that
+    many samples of each class allowed; below 5 % it is no use in any case.
+    """
+    counts = np.bincount(labels, minlength=classes)
+    occurs = counts > 0
+    right = np.bincount(labels, weights=labels == answers, minlength=classes)
+    found = float((right[occurs] / counts[occurs]).mean())
+    guess = 1 / classes
+    spread = guess * (1 - guess) * (1 / counts[occurs]).sum() / occurs.sum() ** 2
+    most = max(guess + 3 * float(spread) ** 0.5, _USELESS)
+    if len(labels) < _FEWEST_FOR_CHANCE or found > most:
+        return []
+    text = (
+        f"balanced accuracy {found:.3f} is about what guessing among {classes} classes gives"
+        f" ({guess:.3f}): are samples and labels what the model was trained with?"
+    )
+    return [Remark(code="chance", text=text, doubt=True)]
 
 
 def ranking_remarks(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edgeperf.datasets.base import DatasetError
 from edgeperf.datasets.metrics.bootstrap import Interval, Weights, with_intervals
 from edgeperf.datasets.metrics.classes import Decided, calibration_error, confusion
-from edgeperf.datasets.metrics.misuse import class_remarks, ranking_remarks
+from edgeperf.datasets.metrics.misuse import chance_remarks, class_remarks, ranking_remarks
 from edgeperf.datasets.metrics.ranking import Costs, Curve, Ranking, has_both_classes
 from edgeperf.datasets.score import Score
 
@@ -18,6 +18,8 @@ MOST_CONFUSED = 64
 #: Among how many classes "one of the best five" says something.
 _FEWEST_FOR_TOP5 = 20
 _TOP = 5
+#: How far from a half the area under the ROC curve is where scores order nothing.
+_NO_ORDER = 0.1
 #: What rows of probabilities may sum to: 8-bit ones are rounded.
 _SUM_TOLERANCE = 0.02
 
@@ -76,6 +78,7 @@ def score_classes(
 
     metrics, intervals = with_intervals(measure, len(labels))
     remarks = class_remarks(labels, answers, names, question.gate)
+    remarks += chance_remarks(labels, answers, len(names))
     if ranked is not None:
         remarks += ranking_remarks(metrics, question.precisions, suffix)
     return msgspec.structs.replace(
@@ -118,6 +121,8 @@ def score_yes_no(
 
     metrics, intervals = with_intervals(measure, len(scores))
     remarks = class_remarks(labels, answers, names, question.gate)
+    if abs(metrics.get("roc_auc", 0.5) - 0.5) < _NO_ORDER:  # else it is but the threshold
+        remarks += chance_remarks(labels, answers, len(names))
     remarks += ranking_remarks(metrics, question.precisions, "")
     return msgspec.structs.replace(
         gated(question.gate, metrics, intervals, len(scores)),
@@ -159,11 +164,10 @@ def score_best(
     score = gated(gate, *with_intervals(measure, len(best)), len(best))
     if truth is None or decided is None:
         return score
-    return msgspec.structs.replace(
-        score,
-        classes=decided.scores(),
-        remarks=tuple(class_remarks(truth[0], best[:, 0], truth[1], gate)),
-    )
+    labels, names = truth
+    remarks = class_remarks(labels, best[:, 0], names, gate)
+    remarks += chance_remarks(labels, best[:, 0], len(names))
+    return msgspec.structs.replace(score, classes=decided.scores(), remarks=tuple(remarks))
 
 
 def gated(

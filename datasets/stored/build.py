@@ -24,6 +24,8 @@ FEWEST_STORED = 500
 #: What is left free on the disk.
 RESERVE_BYTES = 1 << 30
 _STALE_S = 86_400
+#: The folder we stand in may hold a `datasets`; Python 3.10 cannot leave it out.
+_SAFE = ["-P"] if sys.version_info >= (3, 11) else []
 
 #: Told how many samples are there, and of how many.
 Progress = Callable[[int, int], None]
@@ -149,7 +151,7 @@ class _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "edgeperf.datasets.stored.worker"],
+                [sys.executable, *_SAFE, "-m", "edgeperf.datasets.stored.worker"],
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
             )
