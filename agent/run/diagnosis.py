@@ -28,7 +28,7 @@ _CLEARLY = 3.0
 
 def likely_cause(
     plan: Plan, prepared: Prepared, reasons: Sequence[Reason], log: Path
-) -> Reason | None:
+) -> list[Reason]:
     """Try the usual mistakes on a few samples and name the one that helps.
 
     Asked where answers are no better than guessing, and where the task was guessed from
@@ -42,10 +42,10 @@ def likely_cause(
     """
     guessed = plan.data.task == OWN_DATA
     if not guessed and not any(reason.code == CHANCE for reason in reasons):
-        return None
+        return []
     task = None if plan.data.task is None else open_task(plan.data.task)
     if not isinstance(task, FileTask) or task.file.detects:
-        return None
+        return []
     data = plan.data.data or str(task.data())
     file = guess_task(prepared.inputs, prepared.outputs, Path(data)) if guessed else task.file
     others = alternatives(file, prepared.inputs[0].dtype)
@@ -60,8 +60,9 @@ def likely_cause(
     try:
         found = ask(job, Examined, sut=plan.sut, log=log)
     except EdgeperfError:  # the run has its own result; a hint is no reason to lose it
-        return None
-    return _reason(file, [other.said for other in others], found.seen)
+        return []
+    reason = _reason(file, [other.said for other in others], found.seen)
+    return [] if reason is None else [reason]
 
 
 def _reason(file: TaskFile, said: Sequence[str], seen: Sequence[Seen]) -> Reason | None:

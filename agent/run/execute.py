@@ -24,7 +24,7 @@ from edgeperf.agent.run.directory import ResultDirectory
 from edgeperf.agent.run.energy import Metering, metered
 from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
 from edgeperf.agent.run.figures import due_ns, performance
-from edgeperf.agent.run.jobs import Calibrated, Done, Message, Prepared, Preparing
+from edgeperf.agent.run.jobs import Calibrated, Done, Prepared
 from edgeperf.agent.run.judge import judge_answers
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError
 from edgeperf.agent.run.measure import Measurement, Progressed, measure
@@ -41,6 +41,7 @@ from edgeperf.agent.run.verdict import (
     is_comparable,
     length_reasons,
     performance_reasons,
+    sample_reasons,
     verdict,
 )
 from edgeperf.agent.tuner import NO_WISH, Report, hold
@@ -108,10 +109,7 @@ class _Run:
             with self._phase(Phase.PREPARE):
                 log = self._path / "prepare.log"
                 self._prepared = prepare(self._plan, log, inputs, self._preparing)
-                self._reasons += [
-                    Reason(code="not-stored", severity=Severity.NOTE, text=note)
-                    for note in self._prepared.notes
-                ]
+                self._reasons += sample_reasons(self._prepared.notes)
             self._test_accuracy(self._prepared, inputs)
             if self._may_perform():
                 with metered(self._plan, self._path, self._noticed) as meter:
@@ -123,10 +121,8 @@ class _Run:
         self._listen(Progress(phase=phase, percent=0.0))
         return _Stopwatch(self._phases_ns, phase.value)
 
-    def _preparing(self, message: Message) -> None:
-        if isinstance(message, Preparing):
-            percent = 100 * message.done / message.total
-            self._listen(Progress(phase=Phase.PREPARE, percent=percent))
+    def _preparing(self, percent: float) -> None:
+        self._listen(Progress(phase=Phase.PREPARE, percent=percent))
 
     def _progress(self, phase: Phase, later_s: float, meter: Metering | None = None) -> Progressed:
         def progressed(percent: float, left_s: float | None, temperature_c: float | None) -> None:
@@ -152,8 +148,8 @@ class _Run:
                 test = measure(plan, prepared, load, inputs=inputs, progressed=told)
             self._accuracy_test = test
             self._accuracy = judge_answers(plan, test, prepared, self._reasons)
-            cause = likely_cause(plan, prepared, self._reasons, self._path / "prepare.log")
-            self._reasons += [cause] if cause else []
+            log = self._path / "prepare.log"
+            self._reasons += likely_cause(plan, prepared, self._reasons, log)
             self._keep_predictions(test)
             return
         if not prepared.first_answer_finite:

@@ -58,7 +58,7 @@ def lead(
         settings,
         samples=(prepared.library_size, prepared.slots),
         issue=guarded(issue, partial(fail, channel)),
-        load=_guarded_load(samples.load, channel),
+        load=_guarded_load(samples.load, partial(fail, channel)),
     )
     if service is not None:
         service.end()
@@ -101,7 +101,7 @@ def guarded(issue: Issue, failed: Callable[[BaseException], None]) -> Issue:
 
 
 def _guarded_load(
-    load: Callable[[Sequence[int]], None], channel: "Channel"
+    load: Callable[[Sequence[int]], None], failed: Callable[[BaseException], None]
 ) -> Callable[[Sequence[int]], None]:
     """Return *load* likewise: a photograph may turn out to be damaged only here."""
 
@@ -109,7 +109,7 @@ def _guarded_load(
         try:
             load(indices)
         except BaseException as error:  # noqa: BLE001 - as above
-            fail(channel, error)
+            failed(error)
 
     return call
 

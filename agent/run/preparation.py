@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from edgeperf import EdgeperfError, InputError
-from edgeperf.agent.run.jobs import Failure, Job, Message, Prepared, PrepareJob, SutPlan
+from edgeperf.agent.run.jobs import (
+    Failure,
+    Job,
+    Message,
+    Prepared,
+    PrepareJob,
+    Preparing,
+    SutPlan,
+)
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.process import Child, ChildDiedError, Children, Deadline, child_environment
 
@@ -20,7 +28,7 @@ class PrepareError(EdgeperfError):
 
 
 def prepare(
-    plan: Plan, log: Path, inputs: int, heard: Callable[[Message], None] | None = None
+    plan: Plan, log: Path, inputs: int, progressed: Callable[[float], None] | None = None
 ) -> Prepared:
     """Have the model described and the input block filled, by a process of its own.
 
@@ -28,12 +36,17 @@ def prepare(
         plan: The run.
         log: What the process writes goes there.
         inputs: Descriptor of the input block.
-        heard: Told how far it is.
+        progressed: Told how far it is, percent, where that takes long.
 
     Raises:
         InputError: The model or the data cannot be used.
         PrepareError: The runtime crashed or did not come back.
     """
+
+    def heard(message: Message) -> None:
+        if progressed is not None and isinstance(message, Preparing):
+            progressed(100 * message.done / message.total)
+
     cores = plan.layout.workers[0]
     every = {core for group in plan.layout.workers for core in group}
     job = PrepareJob(

@@ -70,6 +70,12 @@ def length_reasons(spec: RunSpec) -> Iterator[Reason]:
         yield _reason("short-preset", Severity.NOTE, text)
 
 
+def sample_reasons(notes: Sequence[str]) -> Iterator[Reason]:
+    """Say what a reader must know of how the samples were made ready."""
+    for note in notes:
+        yield _reason("not-stored", Severity.NOTE, note)
+
+
 def accuracy_reasons(accuracy: Accuracy) -> Iterator[Reason]:
     """Judge the accuracy test."""
     if not accuracy.measured:
