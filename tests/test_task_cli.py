@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from edgeperf.agent.events import Phase
 from edgeperf.datasets.own.taskfile import parse_task
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def test_from_a_model_to_a_gated_run(product: "Product", model: str, photographs
 
     guessed = product.run(model, "--task", "my.toml", *QUICK)
     assert guessed.result.task == "my"
+    assert (guessed.directory / "task.toml").read_bytes() == path.read_bytes()
+    assert "task.toml" in guessed.result.files
     right = path.read_text().replace("mean = [127.5]", "mean = [0]").replace(
         "std = [127.5]", "std = [255]"
     ).replace("# at_least = 0.9 ", "at_least = 0.8 ")  # fmt: skip
@@ -90,6 +93,8 @@ def test_a_wrong_guess_is_named(product: "Product", model: str, photographs: Pat
     """Without a task file the input is guessed; the scale that does better is found."""
     outcome = product.run(model, "--data", str(photographs), *QUICK)
     assert outcome.result.task == "own"
+    kept = parse_task((outcome.directory / "task.toml").read_bytes(), "task.toml")
+    assert kept.input.mean == (127.5,)
     assert outcome.reasons["likely-cause"] == "suspect"
     text = next(r.text for r in outcome.result.verdict.reasons if r.code == "likely-cause")
     assert "mean = [0], std = [255]" in text
@@ -105,6 +110,52 @@ def test_answers_at_chance_are_flagged_with_the_cause(
     assert {"chance": "suspect", "likely-cause": "suspect"}.items() <= outcome.reasons.items()
     text = next(r.text for r in outcome.result.verdict.reasons if r.code == "likely-cause")
     assert 'colour = "RGB" and mean = [0], std = [255]' in text
+
+
+def test_a_reference_comes_from_a_result(
+    product: "Product", models_dir: Path, model: str, photographs: Path
+) -> None:
+    """What the float model reached is what the 8-bit one is judged by, metric by metric."""
+    path = product.folder / "a.toml"
+    path.write_text("[input]\nstd = [255]\n[metric]\nprecisions = [0.9]\n")
+    first = product.run(model, "--task", "a.toml", "--data", str(photographs), *QUICK)
+    value = first.result.accuracy.value
+    told = product.call("task", "reference", str(first.directory))
+    assert told.code == 0, told.stderr
+    path.write_text(path.read_text() + told.stdout)
+    int8 = str(models_dir / "vww" / "models" / "vww_96_int8.tflite")
+    product.run(int8, "--task", "a.toml", "--data", str(photographs), *QUICK)
+    found = newest(product)
+    accuracy = found["accuracy"]
+    assert accuracy["reference"] == value
+    assert accuracy["threshold"] == pytest.approx(0.99 * accuracy["reference"])
+    assert accuracy["value"] == pytest.approx(0.8636, abs=0.004)
+    gone = product.call("task", "reference", "gone")
+    assert gone.code == 2
+    assert "gone: No such file" in gone.stderr
+
+
+def test_many_samples_are_made_once(product: "Product", model: str, photographs: Path) -> None:
+    """From 500 on they are kept, and the second run answers the same from the disk."""
+    for path in list(photographs.rglob("*.png")):
+        path.with_stem(f"{path.stem}x").hardlink_to(path)
+    (product.folder / "a.toml").write_text("performance_samples = 100\n[input]\nstd = [255]\n")
+    call = (model, "--task", "a.toml", "--data", str(photographs), *QUICK)
+    first = product.run(*call)
+    prepared = [getattr(event, "percent", 0) for event in first.events if is_preparing(event)]
+    assert max(prepared) == 100.0
+    value = first.result.accuracy.value
+    assert value == pytest.approx(0.8674, abs=0.002)
+    kept = list(Path(product.environment["EDGEPERF_CACHE"]).glob("preprocessed/[0-9a-f]*"))
+    assert sum(path.stat().st_size for path in kept) == 528 * 96 * 96 * 3 * 4
+    again = product.run(*call)
+    assert not any(getattr(e, "percent", 0) for e in again.events if is_preparing(e))
+    assert newest(product)["accuracy"]["value"] == value
+
+
+def is_preparing(event: object) -> bool:
+    """Say whether *event* tells how far preparing is."""
+    return getattr(event, "phase", None) is Phase.PREPARE
 
 
 def test_a_missed_floor_withholds_the_performance(

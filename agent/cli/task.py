@@ -76,6 +76,30 @@ def check(task_name: str, model: str, pictures: Path | None, **given: Any) -> No
         click.echo(f"\n{sum(judged)} of {len(judged)} right")
 
 
+@task.command()
+@click.argument("result", type=click.Path(path_type=Path))
+def reference(result: Path) -> None:
+    """Print what the model of RESULT reached, as the [reference] of a task file.
+
+    Of the FP32 model's result: edgeperf task reference RESULT >> my.toml
+    """
+    from edgeperf.agent.result import result_from_json  # noqa: PLC0415 - loads nothing more
+    from edgeperf.datasets.metrics.names import is_about_samples  # noqa: PLC0415
+
+    path = result / "result.json" if result.is_dir() else result
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    accuracy = result_from_json(raw, where=str(path)).accuracy
+    if not accuracy.measured:
+        raise InputError(f"{path}: accuracy was not measured: {accuracy.why_not}")
+    click.echo(f"\n[reference]    # {path.parent.name}")
+    for name, value in accuracy.metrics.items():
+        if not is_about_samples(name):
+            click.echo(f'"{name}" = {value!r}')
+
+
 def _examined(
     model: str,
     *,

@@ -31,6 +31,7 @@ from edgeperf.agent.run.measure import Measurement, Progressed, measure
 from edgeperf.agent.run.memory import new_block
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import PrepareError, prepare
+from edgeperf.agent.run.task_copy import keep_task
 from edgeperf.agent.run.tuning import tuning_reasons, wish_of
 from edgeperf.agent.run.verdict import (
     accuracy_reasons,
@@ -110,6 +111,7 @@ class _Run:
                 log = self._path / "prepare.log"
                 self._prepared = prepare(self._plan, log, inputs, self._preparing)
                 self._reasons += sample_reasons(self._prepared.notes)
+                keep_task(self._plan, self._prepared, self._path)
             self._test_accuracy(self._prepared, inputs)
             if self._may_perform():
                 with metered(self._plan, self._path, self._noticed) as meter:

@@ -40,7 +40,7 @@ class FileTask:
         self.metric = task.gate
         self.performance_count = task.performance_samples
         self.server_latency_ns = round(task.server_latency_ms * 1e6)
-        self.reference = task.metric.reference
+        self.reference = task.metric.reference or task.reference.get(task.gate)
         self.timed_postprocessing = task.detects or task.output.read == "text"
         self.loadgen_model = task.mlperf or self.name
         floor = task.metric.at_least if task.metric.at_most is None else task.metric.at_most

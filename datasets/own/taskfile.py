@@ -33,7 +33,7 @@ class TaskFile(
         performance_samples: How many samples performance mode holds in memory.
         server_latency_ms: Bound of the Server scenario.
         mlperf: The benchmark's key in mlperf.conf, where it is one of MLPerf's.
-        reference: Other metrics of the FP32 model on the same samples.
+        reference: Metrics of the FP32 model on the same samples, the gate's among them or not.
     """
 
     title: str = "own task"
