@@ -112,6 +112,9 @@ def test_resizing(picture: Path) -> None:
     cut = made(picture, 'resize = "shorter_side"', x)
     assert (cut[:, 2, 0] == 200).all()
     assert (cut[:, 7, 2] == 100).all()
+    wider = made(picture, 'resize = "shorter_side"\ncrop = 0.5', x)
+    assert (wider[:, 4, 0] == 200).all()  # of 20 x 40, the middle 10 x 10
+    assert (wider[:, 5, 2] == 100).all()
     boxed = made(picture, 'resize = "letterbox"\npad = 9', x)
     assert (boxed[:2] == 9).all()
     assert (boxed[8:] == 9).all()
@@ -122,7 +125,7 @@ def test_resizing(picture: Path) -> None:
     cropped = made(picture, "crop = 0.5", x)
     assert cropped[0, 0, 0] == 200
     assert cropped[0, 9, 2] == 100
-    with pytest.raises(DatasetError, match="it is 20x40, the input"):
+    with pytest.raises(DatasetError, match=r"0.png is 20x40, the model's input 10x10: set"):
         made(picture, 'resize = "none"', x)
     assert made(picture, 'resize = "none"', tensor(1, 20, 40, 3))[0, 0, 0] == 200
 
@@ -229,6 +232,10 @@ BAD = [
     ("[output]\nread = 'threshold'", r'read = "threshold" takes one score'),
     ("[input]\nlayout = 'NCHW'", r"input 'x' is \[1, 10, 10, 3\], and the task makes NCHW"),
     ("[input]\nsize = [9, 9]", r"input 'x' is .*\[input\] size is \[9, 9\]: leave it out"),
+    (
+        "[input]\nresize = 'shorter_side'\nshorter_side = 9",
+        r"shorter_side = 9 is less",
+    ),
     ("[output]\npositive = 'c'", r"positive = 'c': none of the classes a, b"),
 ]
 

@@ -150,8 +150,9 @@ class _Run:
                 test = measure(plan, prepared, load, inputs=inputs, progressed=told)
             self._accuracy_test = test
             self._accuracy = judge_answers(plan, test, prepared, self._reasons)
-            log = self._path / "prepare.log"
-            self._reasons += likely_cause(plan, prepared, self._reasons, log)
+            if self._accuracy.measured:
+                log = self._path / "prepare.log"
+                self._reasons += likely_cause(plan, prepared, self._reasons, log)
             self._keep_predictions(test)
             return
         if not prepared.first_answer_finite:

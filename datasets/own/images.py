@@ -72,8 +72,14 @@ class ImageMaker:
         """Take the recipe and height and width of the model's input.
 
         Raises:
-            DatasetError: Pillow is not installed.
+            DatasetError: Pillow is not installed, or the recipe does not give that size.
         """
+        side = recipe.shorter_side
+        if recipe.resize == "shorter_side" and side is not None and side < max(size):
+            raise DatasetError(
+                f"[input] shorter_side = {side} is less than the model's input of"
+                f" {size[0]}x{size[1]}: nothing could be cut out"
+            )
         self._recipe = recipe
         self._size = size
         self._image = pillow("a task on images")
@@ -87,12 +93,13 @@ class ImageMaker:
         image = self._image
         try:
             with image.open(path) as opened:
-                return self._make(opened.convert("L" if self._recipe.channels == 1 else "RGB"))
+                photograph = opened.convert("L" if self._recipe.channels == 1 else "RGB")
         except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
             raise DatasetError(
                 f"{path}: cannot be decoded as an image: {error}; replace it, or take it off the"
                 " list"
             ) from error
+        return self._make(photograph, str(path))
 
     def convert(self, pixels: Array, where: str) -> Array:
         """Return the same of pixels in memory, red first or one channel.
@@ -109,18 +116,18 @@ class ImageMaker:
                 ' width, 3) or (height, width) uint8; for other numbers set [input] kind = "array"'
             )
         opened = self._image.fromarray(pixels)
-        return self._make(opened.convert("L" if self._recipe.channels == 1 else "RGB"))
+        return self._make(opened.convert("L" if self._recipe.channels == 1 else "RGB"), where)
 
-    def _make(self, photograph: Any) -> Array:
+    def _make(self, photograph: Any, where: str) -> Array:
         recipe = self._recipe
-        if recipe.crop is not None:
-            fitted = self._cropped(photograph, recipe.crop)
-        elif recipe.resize == "shorter_side":
+        if recipe.resize == "shorter_side":
             fitted = self._middle(photograph)
+        elif recipe.crop is not None:
+            fitted = self._cropped(photograph, recipe.crop)
         elif recipe.resize == "letterbox":
             fitted = self._letterboxed(photograph)
         elif recipe.resize == "none":
-            fitted = self._as_it_is(photograph)
+            fitted = self._as_it_is(photograph, where)
         else:
             fitted = self._resize(photograph, self._size)
         if recipe.channels == 1:
@@ -149,13 +156,11 @@ class ImageMaker:
     def _middle(self, photograph: Any) -> Pixels:
         """Resize to the shorter side, then cut the middle (MLPerf's reference, in whole pixels)."""
         width, height = photograph.size
-        side = self._recipe.shorter_side or min(self._size)
+        side = self._recipe.shorter_side or int(min(self._size) / (self._recipe.crop or 1))
         shorter = min(width, height)
         size = (side * height // shorter, side * width // shorter)
         resized = self._resize(photograph, size)
         top, left = ((had - want) // 2 for had, want in zip(size, self._size, strict=True))
-        if top < 0 or left < 0:
-            raise ValueError(f"shorter_side {side} is less than the input, {self._size}")
         return resized[top : top + self._size[0], left : left + self._size[1]]
 
     def _letterboxed(self, photograph: Any) -> Pixels:
@@ -167,10 +172,13 @@ class ImageMaker:
         canvas[start[0] : start[0] + inner[0], start[1] : start[1] + inner[1]] = resized
         return canvas
 
-    def _as_it_is(self, photograph: Any) -> Pixels:
+    def _as_it_is(self, photograph: Any, where: str) -> Pixels:
         width, height = photograph.size
         if (height, width) != self._size:
-            raise ValueError(f"it is {height}x{width}, the input {self._size}: set resize")
+            raise DatasetError(
+                f"{where} is {height}x{width}, the model's input {self._size[0]}x{self._size[1]}:"
+                " set [input] resize"
+            )
         return np.asarray(photograph)
 
 

@@ -29,8 +29,9 @@ class InputRecipe(
             proportions, then cut the middle; ``letterbox``: keep the proportions and fill
             up; ``none``: it has the size already.
         size: Height and width; None is the model's own.
-        shorter_side: Length of it in pixels; None is the size's, without a cut.
-        crop: First cut the central square with this share of the shorter side.
+        shorter_side: Length of it in pixels; None is that of the size, over ``crop``.
+        crop: Share of the shorter side that is kept; but for ``shorter_side``, the central
+            square of that share is cut out before anything else.
         filter: ``bilinear``, ``bicubic``, ``box``, ``nearest`` as Pillow has them;
             ``linear`` and ``area`` as OpenCV has them.
         pad: Grey level that fills a letterbox.

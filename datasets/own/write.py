@@ -65,7 +65,7 @@ def _input(recipe: InputRecipe) -> Iterator[str]:
         yield f"colour = {_toml(recipe.colour)}                # RGB, BGR or grey"
         yield f"resize = {_toml(recipe.resize)}            # {_ABOUT_RESIZE}"
         yield f"filter = {_toml(recipe.filter)}"
-        yield "# crop = 0.875                  # first cut the central square"
+        yield "# crop = 0.875                  # keep that share of the shorter side"
         if recipe.layout is not None:
             yield f"layout = {_toml(recipe.layout)}"
         if recipe.bytes == "pixels":
