@@ -49,7 +49,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         index: 0 is the leader.
-        role: ``leader`` (LoadGen and inference), ``issuer`` (LoadGen only), ``follower``.
+        role: ``leader`` (LoadGen and inference) or ``follower``.
         cores: Cores that it was pinned to.
         threads: Every thread with its real affinity.
         peak_rss_bytes: Peak resident memory of the process, nought where unknown.

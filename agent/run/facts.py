@@ -70,12 +70,12 @@ def escaped_threads(plan: Plan, test: Measurement) -> list[str] | None:
     """
     if not test.workers:
         return None
-    housekeeping = set(plan.layout.housekeeping)
+    loadgen = {*plan.layout.housekeeping, *plan.layout.issuing}
     return [
         f"{thread.name} ({thread.tid}) of {worker.role} {worker.index} on"
         f" {','.join(map(str, thread.cores))}"
         for worker in test.workers
         for thread in worker.threads
         if not set(thread.cores) <= set(worker.cores)
-        and not (worker.index == 0 and set(thread.cores) <= housekeeping)
+        and not (worker.index == 0 and set(thread.cores) <= loadgen)
     ]

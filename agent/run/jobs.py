@@ -166,10 +166,9 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True, tag="worker"):
 
     Attributes:
         index: 0 is the leader.
-        rank: Place among those that infer.
-        workers: How many infer.
-        infers: Whether this one does; False only for the issuer of the Server scenario.
-        cores: Cores to run on.
+        workers: How many there are.
+        cores: Cores to infer on.
+        issuing: Leader: cores for the thread that LoadGen issues from.
         housekeeping: Cores for everything that is not the SUT.
         load: What LoadGen is told.
         prepared: What the model looks like.
@@ -177,10 +176,9 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True, tag="worker"):
     """
 
     index: int
-    rank: int
     workers: int
-    infers: bool
     cores: tuple[int, ...]
+    issuing: tuple[int, ...]
     housekeeping: tuple[int, ...]
     sut: SutPlan
     data: DataPlan

@@ -11,13 +11,13 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Which process runs on which cores.
 
     Attributes:
-        workers: Cores of each worker that infers.
-        issuer: Cores of a leader that does not infer (Server with several workers).
+        workers: Cores of each worker; the first leads.
+        issuing: Cores of the thread that LoadGen issues from.
         housekeeping: Cores for LoadGen's threads, the supervisor, the meter.
     """
 
     workers: tuple[tuple[int, ...], ...]
-    issuer: tuple[int, ...] | None
+    issuing: tuple[int, ...]
     housekeeping: tuple[int, ...]
 
 
@@ -25,8 +25,7 @@ def lay_out(spec: RunSpec) -> Layout:
     """Decide which process runs on which cores.
 
     Fast cores first; one worker per ``threads`` cores. SingleStream asks one sample at a
-    time, so it has one worker. Server keeps a core for LoadGen where there is one to
-    spare, since there an issue must never wait behind an inference.
+    time, so it has one worker.
 
     Raises:
         InputError: More is asked for than there are cores.
@@ -54,15 +53,17 @@ def lay_out(spec: RunSpec) -> Layout:
     used = {core for group in groups for core in group}
     idle = tuple(sorted(set(usable_cores()) - used))
     housekeeping = idle or (ranked[-1],)
-    issuer = housekeeping if spec.scenario is Scenario.SERVER and workers > 1 else None
-    return Layout(workers=groups, issuer=issuer, housekeeping=housekeeping)
+    issuing = groups[0]
+    if spec.scenario is Scenario.SERVER and workers > 1:
+        # An issue must not wait behind an inference: where no core is left for it, the
+        # thread goes wherever a worker is idle.
+        issuing = idle or tuple(sorted(used))
+    return Layout(workers=groups, issuing=issuing, housekeeping=housekeeping)
 
 
 def _default_workers(spec: RunSpec, cores: int) -> int:
     if spec.scenario is Scenario.SINGLE_STREAM:
         return 1
-    if spec.scenario is Scenario.SERVER:
-        return max(1, (cores - 1) // spec.threads)
     fits = max(1, cores // spec.threads)
     if spec.scenario is Scenario.MULTI_STREAM:
         return min(fits, spec.samples_per_query)

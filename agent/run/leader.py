@@ -34,7 +34,7 @@ def lead(
     shared: Shared,
     *,
     team: Team,
-    member: Member | None,
+    member: Member,
     samples: Samples,
     channel: "Channel",
 ) -> None:
@@ -44,9 +44,10 @@ def lead(
     hints = hints_for(plan, found, job.workers, available_bytes=available_memory_bytes())
     settings = loadgen.settings_for(plan, hints)
     channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
+    failed = partial(fail, channel)
     service = None
-    if member is None:
-        service = Service(shared, team, job.wiring.answers[0])
+    if plan.scenario == "Server" and job.workers > 1:
+        service = Service(job, shared, team=team, member=member, failed=failed)
         issue: Issue = service.issue
         service.start()
     else:
@@ -57,8 +58,8 @@ def lead(
         plan,
         settings,
         samples=(prepared.library_size, prepared.slots),
-        issue=guarded(issue, partial(fail, channel)),
-        load=_guarded_load(samples.load, partial(fail, channel)),
+        issue=guarded(issue, failed),
+        load=_guarded_load(samples.load, failed),
     )
     if service is not None:
         service.end()
@@ -75,7 +76,7 @@ def issue_for(
     member: Member,
     found: Calibration,
 ) -> Issue:
-    """Return what LoadGen calls in *scenario* when the leader infers as well."""
+    """Return what LoadGen calls in *scenario*, apart from Server with several workers."""
     if scenario == "Offline":
         return offline_issue(shared, team, job.workers, found.throughput_sps)
     if scenario == "MultiStream":

@@ -98,10 +98,9 @@ def measure(
         EdgeperfError: It could not start.
     """
     Path(load.directory).mkdir(parents=True)
-    cores = [*([plan.layout.issuer] if plan.layout.issuer else []), *plan.layout.workers]
-    with wired(inputs, len(cores) - 1) as wiring, Children() as children:
+    with wired(inputs, len(plan.layout.workers) - 1) as wiring, Children() as children:
         test = _Test(plan, prepared, load, wiring)
-        test.start(children, cores)
+        test.start(children)
         test.watch(children, progressed)
         return test.collect()
 
@@ -121,18 +120,17 @@ class _Test:
         self._ended: set[Child] = set()
         self._sampler: Sampler | None = None
 
-    def start(self, children: Children, cores: list[tuple[int, ...]]) -> None:
+    def start(self, children: Children) -> None:
         """Start all workers and let them go when all are ready."""
-        issuing = self._plan.layout.issuer is not None
+        layout = self._plan.layout
         environment = child_environment(self._plan.sut.threads)
-        for index, mine in enumerate(cores):
+        for index, mine in enumerate(layout.workers):
             job = WorkerJob(
                 index=index,
-                rank=index - issuing,
-                workers=len(cores) - issuing,
-                infers=index > 0 or not issuing,
+                workers=len(layout.workers),
                 cores=mine,
-                housekeeping=self._plan.layout.housekeeping,
+                issuing=layout.issuing,
+                housekeeping=layout.housekeeping,
                 sut=self._plan.sut,
                 data=self._plan.data,
                 load=self._load,
@@ -160,8 +158,7 @@ class _Test:
                 _raise_failure(message)
                 if isinstance(message, Ready):
                     waiting.discard(child)
-                    if self._roles[child].infers:
-                        self._left.info = message.info
+                    self._left.info = message.info
 
     def watch(self, children: Children, progressed: Progressed) -> None:
         """Wait until the test has ended, one way or the other."""
@@ -206,7 +203,7 @@ class _Test:
         elif isinstance(message, Calibrated):
             _check_disk(self._left.directory, message.expected_queries)
             self._left.calibrated = message
-            used = {core for job in self._roles.values() if job.infers for core in job.cores}
+            used = {core for job in self._roles.values() for core in job.cores}
             self._sampler = Sampler(cores=used, pids=[os.getpid(), *children.pids])
             self._began = time.monotonic()
         elif isinstance(message, Done):
@@ -244,7 +241,7 @@ class _Test:
         seen = tuple(
             Worker(
                 index=job.index,
-                role=_role(job),
+                role="follower" if job.index else "leader",
                 cores=job.cores,
                 threads=tuple(
                     Thread(tid=thread.tid, name=thread.name, cores=thread.allowed)
@@ -283,12 +280,6 @@ def _check_disk(directory: Path, queries: int) -> None:
 
 def _with_peak(worker: Worker, peaks: dict[int, int]) -> Worker:
     return msgspec.structs.replace(worker, peak_rss_bytes=peaks.get(worker.index, 0))
-
-
-def _role(job: WorkerJob) -> str:
-    if job.index > 0:
-        return "follower"
-    return "leader" if job.infers else "issuer"
 
 
 def _raise_failure(message: Any) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 import mlperf_loadgen as lg
 
 from edgeperf.agent.run.calibrate import chunk_size
+from edgeperf.agent.run.jobs import WorkerJob
 from edgeperf.agent.run.shared import PROGRESS, Answers, Shared
-from edgeperf.agent.run.team import Team, unpack_answers
+from edgeperf.agent.run.team import LAST, Member, Team, unpack_answers
 
 Issue = Callable[[Sequence[int], Sequence[int]], None]
 
@@ -143,49 +144,98 @@ def offline_issue(shared: Shared, team: Team, workers: int, throughput_sps: floa
 class Service:
     """Server with several workers: issuing never waits for an answer.
 
-    Queries go into a pipe that idle workers read; a thread here completes what comes
-    back. This process does not infer, so the thread disturbs no measured core.
+    Queries go into a pipe from which every idle worker takes the next. The leader infers
+    in a thread of its own, which completes at once; what followers answer comes back
+    through a second pipe and is completed by another. Neither thread does any work while
+    the first of them infers, since every runtime lets go of the interpreter lock.
 
-    Attributes:
-        issue: What LoadGen calls.
+    Args:
+        job: The leader's job.
+        shared: The blocks.
+        team: All workers.
+        member: The leader as a worker.
+        failed: Told of an error in a thread; must not return.
     """
 
-    def __init__(self, shared: Shared, team: Team, answers: int) -> None:
+    def __init__(
+        self,
+        job: WorkerJob,
+        shared: Shared,
+        *,
+        team: Team,
+        member: Member,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._job = job
         self._shared = shared
         self._team = team
-        self._answers = answers
-        self._ids: list[int] = []
-        self._indices: list[int] = []
-        self._responses = Responses(shared).to
-        self._thread = threading.Thread(target=self._complete, name="completion", daemon=True)
+        self._member = member
+        self._failed = failed
+        self._issued = 0
+        self._done_here = 0
+        self._done_there = 0
+        self._threads = [
+            threading.Thread(target=self._guard, args=(work,), daemon=True)
+            for work in (self._infer, self._complete)
+        ]
 
     def start(self) -> None:
-        """Set the workers to serve and begin to complete."""
+        """Set all workers to serve."""
         self._team.serve()
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def end(self) -> None:
         """Send the workers back to idle; LoadGen has every answer by now."""
         self._team.end_service()
+        os.write(self._job.wiring.answers[1], LAST)
+        for thread in self._threads:
+            thread.join()
+        self._shared.words[PROGRESS] = self._issued
 
     def issue(self, ids: Sequence[int], indices: Sequence[int]) -> None:
         """Hand on one query (or several that LoadGen found overdue)."""
-        start_ns, issue = self._shared.start_ns, self._team.issue
+        start_ns, hand_on = self._shared.start_ns, self._team.issue
         for response_id, index in zip(ids, indices, strict=True):
-            number = len(self._ids)
-            self._ids.append(response_id)
-            self._indices.append(index)
+            number = self._issued
+            self._issued = number + 1
             start_ns[number] = time.monotonic_ns()
-            issue(number, index)
+            hand_on(response_id, index, number)
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - LoadGen would wait for ever
+            self._failed(error)
+
+    def _infer(self) -> None:
+        os.sched_setaffinity(0, self._job.cores)
+        words, end_ns = self._shared.words, self._shared.end_ns
+        now, complete, response = (
+            time.monotonic_ns,
+            lg.QuerySamplesComplete,
+            Responses(self._shared).to_one,
+        )
+
+        def give(record: bytes) -> None:
+            ((response_id, index, number),) = unpack_answers(record)
+            ended = now()
+            complete(response(response_id, index))
+            end_ns[number] = ended
+            self._done_here += 1
+            words[PROGRESS] = self._done_here + self._done_there
+
+        self._member.serve(give)
 
     def _complete(self) -> None:
+        os.sched_setaffinity(0, self._job.issuing)
         words, end_ns = self._shared.words, self._shared.end_ns
-        ids, indices, responses = self._ids, self._indices, self._responses
-        while raw := os.read(self._answers, _READ_BYTES):
-            numbers = unpack_answers(raw)
-            batch = responses([ids[n] for n in numbers], [indices[n] for n in numbers])
+        responses, answers = Responses(self._shared).to, self._job.wiring.answers[0]
+        while (raw := os.read(answers, _READ_BYTES)) != LAST:
+            ids, indices, numbers = zip(*unpack_answers(raw), strict=True)
             ended = time.monotonic_ns()
-            lg.QuerySamplesComplete(batch)
+            lg.QuerySamplesComplete(responses(ids, indices))
             for number in numbers:
                 end_ns[number] = ended
-            words[PROGRESS] += len(numbers)
+            self._done_there += len(numbers)
+            words[PROGRESS] = self._done_here + self._done_there

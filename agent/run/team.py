@@ -18,7 +18,7 @@ import os
 import struct
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,14 @@ LONGEST_WATCH_NS = 200_000
 SHORTEST_WATCH_NS = 10_000
 
 _TICKET = struct.Struct("<i")
-_QUERY = struct.Struct("<ii")
+#: One query of Server: LoadGen's response id, the sample, the query's number.
+_QUERY = struct.Struct("<qii")
+#: Stands for no query: the end of a service.
+LAST = _QUERY.pack(0, 0, -1)
 
 
 class Member:
-    """A worker that infers: it can answer one sample of the library by its index.
+    """A worker: it can answer one sample of the library by its index.
 
     Attributes:
         answer: Infer sample *index*; in accuracy mode also keep the prediction.
@@ -47,7 +50,7 @@ class Member:
     def __init__(self, job: WorkerJob, shared: Shared, answer: Callable[[int], None]) -> None:
         self.answer = answer
         self._shared = shared
-        self._rank = job.rank
+        self._rank = job.index
         self._workers = job.workers
         self._tickets, _ = job.wiring.tickets
         _, self._answers = job.wiring.answers
@@ -72,16 +75,21 @@ class Member:
             answer(index)
         return int(number)
 
-    def serve(self) -> None:
-        """Answer single queries as they come through the pipe, until it is closed."""
-        answer, answers = self.answer, self._answers
-        tickets, size, unpack = self._tickets, _QUERY.size, _QUERY.unpack
-        while record := os.read(tickets, size):
-            number, index = unpack(record)
-            if number < 0:
-                return
+    def serve(self, give: Callable[[bytes], object]) -> None:
+        """Answer single queries as they come through the pipe, until the last.
+
+        Args:
+            give: Takes each record back once its sample is answered.
+        """
+        answer, unpack = self.answer, _QUERY.unpack
+        while (record := os.read(self._tickets, _QUERY.size)) != LAST:
+            _, index, _ = unpack(record)
             answer(index)
-            os.write(answers, record)
+            give(record)
+
+    def give_back(self, record: bytes) -> None:
+        """Tell the leader that a query is answered."""
+        os.write(self._answers, record)
 
 
 class Watch:
@@ -128,7 +136,7 @@ def follow(job: WorkerJob, shared: Shared, member: Member) -> None:
             while (number := member.take()) is not None:
                 shared.chunk_done[number] = 1
         elif mode == SERVE:
-            member.serve()
+            member.serve(member.give_back)
         os.eventfd_write(done, 1)
         words[mine] = generation
         if mode == STOP:
@@ -141,10 +149,10 @@ class Team:
     Args:
         job: The leader's job.
         shared: The blocks.
-        member: The leader as a worker; None when it only issues (Server).
+        member: The leader as a worker.
     """
 
-    def __init__(self, job: WorkerJob, shared: Shared, member: Member | None) -> None:
+    def __init__(self, job: WorkerJob, shared: Shared, member: Member) -> None:
         self._shared = shared
         self._member = member
         self._wake = job.wiring.wake
@@ -171,8 +179,7 @@ class Team:
         self._shared.share[:count] = array("i", indices)
         self._shared.words[COUNT] = count
         self._start(SHARE)
-        if self._member is not None:
-            self._member.do_share(count)
+        self._member.do_share(count)
         self._join()
 
     def take_all(
@@ -198,7 +205,7 @@ class Team:
         os.write(self._tickets, np.arange(chunks, dtype="<i4").tobytes())
         self._start(TAKE)
         reported = 0
-        while member is not None and (number := member.take()) is not None:
+        while (number := member.take()) is not None:
             shared.chunk_done[number] = 1
             while reported < chunks and shared.chunk_done[reported]:
                 finished(reported * chunk, min(total, (reported + 1) * chunk))
@@ -213,15 +220,14 @@ class Team:
         self._start(SERVE)
 
     def end_service(self) -> None:
-        """End :meth:`serve`; followers are idle again afterwards."""
-        for _ in self._wake:
-            os.write(self._tickets, _QUERY.pack(-1, 0))
+        """End :meth:`serve`, and the leader's own; followers are idle again afterwards."""
+        for _ in (*self._wake, self):
+            os.write(self._tickets, LAST)
         self._join()
-        os.set_blocking(self._taking, False)
 
-    def issue(self, number: int, index: int) -> None:
+    def issue(self, response_id: int, index: int, number: int) -> None:
         """Hand query *number*, for sample *index*, to whoever is free first."""
-        os.write(self._tickets, _QUERY.pack(number, index))
+        os.write(self._tickets, _QUERY.pack(response_id, index, number))
 
     def stop(self) -> None:
         """Send the followers home."""
@@ -229,6 +235,6 @@ class Team:
         self._join()
 
 
-def unpack_answers(raw: bytes) -> list[int]:
-    """Return the query numbers in what :meth:`Member.serve` wrote."""
-    return [number for number, _ in _QUERY.iter_unpack(raw)]
+def unpack_answers(raw: bytes) -> Iterable[tuple[int, int, int]]:
+    """Return response id, sample and number of each query that was given back."""
+    return _QUERY.iter_unpack(raw)

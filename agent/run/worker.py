@@ -50,7 +50,7 @@ def work(job: WorkerJob, channel: "Channel") -> None:
 
         team = Team(job, shared, member)
         lead(job, shared, team=team, member=member, samples=samples, channel=channel)
-    elif member is not None:
+    else:
         follow(job, shared, member)
         channel.say(Done(peak_rss_bytes=peak_rss_bytes()))
 
@@ -75,11 +75,9 @@ class Samples:
             if self._refills:
                 self._library, _ = stored_inputs(job.data, self._library, specs)
 
-    def member(self) -> tuple[Member | None, RuntimeInfo]:
-        """Load the model, unless this worker only issues; say what really runs."""
+    def member(self) -> tuple[Member, RuntimeInfo]:
+        """Load the model; say what really runs."""
         job, shared = self._job, self._shared
-        if not job.infers:
-            return None, job.prepared.info
         session = load_session(job.sut)
         session.bind(shared.inputs)
         if job.load.accuracy and self.labelled is not None:
@@ -98,8 +96,8 @@ class Samples:
             for slot, index in enumerate(distinct):
                 self._shared.slots[index] = slot
         # LoadGen's own threads were born on the housekeeping core; this one, which
-        # issues, goes to the core under test just before the clock starts.
-        os.sched_setaffinity(0, self._job.cores)
+        # issues, goes where it is to run just before the clock starts.
+        os.sched_setaffinity(0, self._job.issuing)
 
     def score(self) -> Score | None:
         """Score the predictions; None in performance mode.
