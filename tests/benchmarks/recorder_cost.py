@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.harness_cost import bare_ns
+from benchmarks.bare import times_ns
 
 from edgeperf.agent.run.answer import load_session, open_samples
 from edgeperf.agent.run.plan import make_plan
@@ -92,7 +92,7 @@ def _measure(name: str, pairs: int, seconds: float) -> dict[str, Any]:
         with Recorder.start(spec, Path(text), house) as recorder:
             stoppable = (simulator, recorder.pid)
             began, first = time.monotonic(), recorder.poll().readings
-            bare_ns(session.infer, slots, 1.0)
+            times_ns(session.infer, slots, 1.0)
             rate = (recorder.poll().readings - first) / (time.monotonic() - began)
             for turn in range(pairs):
                 found = {}
@@ -101,7 +101,7 @@ def _measure(name: str, pairs: int, seconds: float) -> dict[str, Any]:
                         os.kill(pid, signal.SIGCONT if recording else signal.SIGSTOP)
                     time.sleep(SETTLE_S)
                     found[recording] = np.percentile(
-                        bare_ns(session.infer, slots, seconds), [50, 90]
+                        times_ns(session.infer, slots, seconds), [50, 90]
                     )
                 ratios.append((found[True] / found[False], found[False][1]))
             for pid in stoppable:

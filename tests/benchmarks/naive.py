@@ -1,0 +1,161 @@
+"""Two harnesses that one writes first: worker processes behind a queue, and behind pipes.
+
+LoadGen stays in the parent; every sample is sent to a worker by its number, and a thread
+completes what comes back. Inputs are already in the workers, so only numbers travel,
+which is better than most such harnesses do.
+
+* ``queue``: one queue for all workers, one for all answers.
+* ``pipe``: a pipe per worker; who has answered gets the next sample.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, cast
+
+import mlperf_loadgen as lg
+from benchmarks.bare import open_inputs
+from benchmarks.drive import figures, log_settings, settings_for
+from benchmarks.protocol import Command, Figures
+
+from edgeperf.agent.run.jobs import WorkerJob
+from edgeperf.agent.run.process import die_with
+
+_START = multiprocessing.get_context("fork")  # no runtime is loaded yet
+
+Sample = tuple[int, int]
+
+
+class Naive:
+    """LoadGen in front of one worker process per core.
+
+    Args:
+        job: Model and samples.
+        cores: A core for each worker.
+        kind: ``queue`` or ``pipe``.
+    """
+
+    def __init__(self, job: WorkerJob, cores: Sequence[int], kind: str) -> None:
+        self._prepared = job.prepared
+        workers = Queued(job, cores) if kind == "queue" else Piped(job, cores)
+        self._send, self._pids = workers.send, workers.pids
+        os.sched_setaffinity(0, {*cores, *job.housekeeping})
+
+    def pids(self) -> tuple[int, ...]:
+        """Return this process and its workers."""
+        return (os.getpid(), *self._pids)
+
+    def _issue(self, samples: Sequence[lg.QuerySample]) -> None:
+        for sample in samples:
+            self._send((sample.id, sample.index))
+
+    def do(self, command: Command) -> Figures:
+        """Measure once."""
+        prepared = self._prepared
+        sut = lg.ConstructSUT(self._issue, _nothing)
+        qsl = lg.ConstructQSL(prepared.library_size, prepared.slots, _ignore, _ignore)
+        log = log_settings(command.folder)
+        lg.StartTestWithLogSettings(sut, qsl, settings_for(command), log, "no-audit.config")
+        lg.DestroyQSL(qsl)
+        lg.DestroySUT(sut)
+        return figures(command)
+
+
+class Queued:
+    """Workers behind one queue.
+
+    Attributes:
+        send: Hands on a sample.
+        pids: The workers.
+    """
+
+    def __init__(self, job: WorkerJob, cores: Sequence[int]) -> None:
+        tasks: Any = _START.Queue()
+        self._answers: Any = _START.Queue()
+        self.send: Callable[[Sample], None] = tasks.put
+        self.pids = [_start(job, core, tasks.get, self._answers.put) for core in cores]
+        for _ in cores:
+            self._answers.get()
+        threading.Thread(target=self._collect, daemon=True).start()
+
+    def _collect(self) -> None:
+        while True:
+            _complete(self._answers.get())
+
+
+class Piped:
+    """Workers behind a pipe each, one sample at a time.
+
+    Attributes:
+        pids: The workers.
+    """
+
+    def __init__(self, job: WorkerJob, cores: Sequence[int]) -> None:
+        self.pids = []
+        self._idle: list[Connection] = []
+        self._waiting: deque[Sample] = deque()
+        self._lock = threading.Lock()
+        for core in cores:
+            ours, theirs = _START.Pipe()
+            self.pids.append(_start(job, core, theirs.recv, theirs.send))
+            self._idle.append(ours)
+        for end in self._idle:
+            end.recv()
+        threading.Thread(target=self._collect, args=(list(self._idle),), daemon=True).start()
+
+    def send(self, sample: Sample) -> None:
+        """Hand on a sample, now or when a worker is idle."""
+        with self._lock:
+            if self._idle:
+                self._idle.pop().send(sample)
+            else:
+                self._waiting.append(sample)
+
+    def _collect(self, ends: list[Connection]) -> None:
+        while True:
+            for ready in wait(ends):
+                end = cast("Connection", ready)
+                number = end.recv()
+                with self._lock:
+                    if self._waiting:
+                        end.send(self._waiting.popleft())
+                    else:
+                        self._idle.append(end)
+                _complete(number)
+
+
+def _start(
+    job: WorkerJob, core: int, take: Callable[[], Sample], give: Callable[[int], None]
+) -> int:
+    worker = _START.Process(target=_work, args=(job, core, take, give), daemon=True)
+    worker.start()
+    return worker.pid or 0
+
+
+def _work(
+    job: WorkerJob, core: int, take: Callable[[], Sample], give: Callable[[int], None]
+) -> None:
+    die_with(os.getppid())
+    os.sched_setaffinity(0, {core})
+    session, _ = open_inputs(job)
+    give(0)
+    slots = job.prepared.slots
+    while True:
+        number, index = take()
+        session.infer(index % slots)
+        give(number)
+
+
+def _complete(number: int) -> None:
+    lg.QuerySamplesComplete([lg.QuerySampleResponse(number, 0, 0)])
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(indices: Sequence[int]) -> None:
+    del indices

@@ -1,0 +1,76 @@
+"""The comparison with other harnesses runs through; what it finds is judged by people."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import edgeperf
+
+TESTS = Path(__file__).parent
+TARGET = "digits@openvino"
+PEERS = {"edgeperf", "reference", "queue", "pipe"}
+#: Scenario -> contestants, and the ratios that each of them has.
+EXPECTED = {
+    "SingleStream": (PEERS | {"bare", "plain", "benchmark_app"}, {"p50_ns", "cpu"}),
+    "MultiStream": (PEERS | {"bare"}, {"p50_ns", "p90_ns", "p99_ns", "cpu"}),
+    "Offline": (PEERS | {"bare", "benchmark_app"}, {"sps", "cpu"}),
+    "Server": (PEERS, {"sps"}),
+}
+
+pytestmark = pytest.mark.slow
+
+
+def bench(*arguments: str) -> str:
+    """Run the benchmark's short form and return what it printed."""
+    paths = [str(TESTS), str(Path(edgeperf.__path__[0]).parent)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", TARGET, "--short", *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"},
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def estimates(node: Any) -> list[dict[str, float]]:
+    """Return every ratio with its interval, wherever it is."""
+    if isinstance(node, dict):
+        own = [node] if set(node) == {"value", "low", "high"} else []
+        return own + [found for value in node.values() for found in estimates(value)]
+    if isinstance(node, list):
+        return [found for value in node for found in estimates(value)]
+    return []
+
+
+def test_short_form_compares_everything_with_everything(tmp_path: Path) -> None:
+    """Every ratio is there and a number; the tables, the chart and a second call agree."""
+    file, drawn = tmp_path / "bench.json", tmp_path / "bench.svg"
+    text = bench("--json", str(file), "--chart", str(drawn))
+    kept = json.loads(file.read_text())
+    lines = kept["analysis"]["lines"]
+    for scenario, (contestants, ratios) in EXPECTED.items():
+        own = {line["contestant"]: line for line in lines if line["scenario"] == scenario}
+        assert set(own) == contestants
+        for line in own.values():
+            assert ratios <= set(line["ratios"])
+    found = estimates(kept["analysis"])
+    assert len(found) > 40
+    assert all(math.isfinite(number) and number >= 0 for one in found for number in one.values())
+    assert all(
+        row["figures"]["samples"] > 0 and not row["figures"]["error"] for row in kept["rows"]
+    )
+    assert {row["grows"] for row in kept["growth"]} == {"queries", "samples", "workers"}
+    assert len(kept["memory"]) >= 4
+    assert drawn.read_text().count("<circle") > 20
+    assert text.count(TARGET) >= len(kept["analysis"]["goals"])
+    assert bench("--json", str(file)) == text  # complete, so nothing is measured again
