@@ -86,6 +86,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         target_latency_ms: Server only: bound on the 99th percentile; None is the task's.
         min_duration_ms: Overrides the preset's duration.
         min_query_count: Overrides the preset's number of queries.
+        realtime: Whether workers take real-time priority where it is permitted and safe.
         accuracy: Whether the accuracy test runs; without it the result says so.
         gate: Share of the FP32 reference that must be reached, MLPerf's 0.99 or 0.999; None
             is the task's own gate, 0.99 where it names none.
@@ -117,6 +118,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     target_latency_ms: LatencyMs | None = None
     min_duration_ms: Milliseconds | None = None
     min_query_count: Queries | None = None
+    realtime: bool = True
     accuracy: bool = True
     gate: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     ungated: bool = False

@@ -80,6 +80,7 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
 @click.option("--target-latency", type=float, metavar="MS", help="Server: bound; default: task's.")
 @click.option("--min-duration", type=float, metavar="S", help="Instead of the preset's.")
 @click.option("--min-queries", "min_query_count", type=int, help="Instead of the preset's.")
+@click.option("--no-realtime", is_flag=True, help="Never take real-time priority.")
 @click.option("--no-accuracy", is_flag=True, help="Skip the accuracy test; the result says so.")
 @click.option(
     "--gate", type=float, help="Share of the FP32 reference to reach; default: the task's own gate."
@@ -196,6 +197,7 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
     for name, value in fields.items():
         _check_text(name, value)
     fields["accuracy"] = not fields.pop("no_accuracy", False)
+    fields["realtime"] = not fields.pop("no_realtime", False)
     fields["options"] = dict(_pair("--option", text) for text in fields.pop("options", ()))
     fields["parts"] = dict(_pair("--part", text) for text in fields.pop("parts", ()))
     fields["shapes"] = shapes_of(fields.pop("shapes", ()))

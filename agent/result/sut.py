@@ -52,6 +52,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         role: ``leader`` (LoadGen and inference) or ``follower``.
         cores: Cores that it was pinned to.
         threads: Every thread with its real affinity.
+        scheduling: ``fifo`` (real-time), or ``normal`` and why.
+        memory_locked: Whether its memory could not be moved out.
         peak_rss_bytes: Peak resident memory of the process, nought where unknown.
     """
 
@@ -59,6 +61,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     cores: tuple[int, ...]
     threads: tuple[Thread, ...]
+    scheduling: str = ""
+    memory_locked: bool = False
     peak_rss_bytes: int = 0
 
 

@@ -170,6 +170,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True, tag="worker"):
         cores: Cores to infer on.
         issuing: Leader: cores for the thread that LoadGen issues from.
         housekeeping: Cores for everything that is not the SUT.
+        realtime: Whether real-time priority may be taken where it is permitted.
         load: What LoadGen is told.
         prepared: What the model looks like.
         wiring: What is shared.
@@ -180,6 +181,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True, tag="worker"):
     cores: tuple[int, ...]
     issuing: tuple[int, ...]
     housekeeping: tuple[int, ...]
+    realtime: bool
     sut: SutPlan
     data: DataPlan
     load: LoadPlan
@@ -218,9 +220,17 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True, tag="examined"):
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
-    """A worker has loaded its model; it starts when told ``go``."""
+    """A worker has loaded its model; it starts when told ``go``.
+
+    Attributes:
+        info: What really runs.
+        scheduling: ``fifo``, or ``normal`` and why.
+        memory_locked: Whether its memory stays where it is.
+    """
 
     info: RuntimeInfo
+    scheduling: str
+    memory_locked: bool
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True, tag="calibrated"):

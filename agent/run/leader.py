@@ -11,7 +11,8 @@ from edgeperf.agent.run import loadgen
 from edgeperf.agent.run.calibrate import calibrate, hints_for
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.child import fail
-from edgeperf.agent.run.jobs import Calibrated, Done, WorkerJob
+from edgeperf.agent.run.jobs import Calibrated, Done, LoadPlan, WorkerJob
+from edgeperf.agent.run.priority import Priority
 from edgeperf.agent.run.shared import PROGRESS, Shared
 from edgeperf.agent.run.sut import (
     Issue,
@@ -29,42 +30,84 @@ if TYPE_CHECKING:
     from edgeperf.agent.run.child import Channel
 
 
-def lead(
-    job: WorkerJob,
-    shared: Shared,
-    *,
-    team: Team,
-    member: Member,
-    samples: Samples,
-    channel: "Channel",
-) -> None:
-    """Run the test from calibration to the last log line."""
-    plan, prepared = job.load, job.prepared
-    found = calibrate(plan, team, job.workers, prepared.slots)
-    hints = hints_for(plan, found, job.workers, available_bytes=available_memory_bytes())
-    settings = loadgen.settings_for(plan, hints)
-    channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
-    failed = partial(fail, channel)
-    service = None
-    if plan.scenario == "Server" and job.workers > 1:
-        service = Service(job, shared, team=team, member=member, failed=failed)
-        issue: Issue = service.issue
-        service.start()
-    else:
-        issue = issue_for(plan.scenario, job, shared, team=team, member=member, found=found)
-    shared.words[PROGRESS] = 0
-    os.sched_setaffinity(0, job.housekeeping)  # LoadGen's threads are born there
-    loadgen.run(
-        plan,
-        settings,
-        samples=(prepared.library_size, prepared.slots),
-        issue=guarded(issue, failed),
-        load=_guarded_load(samples.load, failed),
-    )
-    if service is not None:
-        service.end()
-    team.stop()
-    channel.say(_done(plan.scenario, shared, plan.samples_per_query, samples))
+class Leader:
+    """The first worker of a team, which holds LoadGen.
+
+    Args:
+        job: Its job.
+        shared: The blocks.
+        team: All workers.
+        samples: The samples, as this worker needs them.
+        priority: Whether it may have real-time priority.
+    """
+
+    def __init__(
+        self, job: WorkerJob, shared: Shared, *, team: Team, samples: Samples, priority: Priority
+    ) -> None:
+        self._job = job
+        self._shared = shared
+        self._team = team
+        self._samples = samples
+        self._priority = priority
+
+    def lead(self, member: Member, channel: "Channel") -> None:
+        """Run the test from calibration to the last log line."""
+        job, plan, slots = self._job, self._job.load, self._job.prepared.slots
+        found = calibrate(plan, self._team, job.workers, slots)
+        hints = hints_for(plan, found, job.workers, available_bytes=available_memory_bytes())
+        settings = loadgen.settings_for(plan, hints)
+        channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
+        self.test(plan, settings, member=member, found=found, failed=partial(fail, channel))
+        self._team.stop()
+        channel.say(_done(plan.scenario, self._shared, plan.samples_per_query, self._samples))
+
+    def test(
+        self,
+        plan: LoadPlan,
+        settings: loadgen.Settings,
+        *,
+        member: Member,
+        found: Calibration,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Let LoadGen run one test.
+
+        Args:
+            plan: The test.
+            settings: What LoadGen is told.
+            member: This worker.
+            found: What calibration found.
+            failed: Told of an error in a callback or a thread; must not return.
+        """
+        job, shared, team = self._job, self._shared, self._team
+        service = None
+        if plan.scenario == "Server" and job.workers > 1:
+            service = Service(job, shared, team=team, priority=self._priority, failed=failed)
+            service.start(member)
+            issue: Issue = service.issue
+        else:
+            issue = issue_for(plan.scenario, job, shared, team=team, member=member, found=found)
+        shared.words[PROGRESS] = 0
+        os.sched_setaffinity(0, job.housekeeping)  # LoadGen's threads are born there
+        loadgen.run(
+            plan,
+            settings,
+            samples=(job.prepared.library_size, job.prepared.slots),
+            issue=guarded(issue, failed),
+            load=_guarded_load(partial(self._load, infers=service is None), failed),
+        )
+        self._priority.give_back()
+        if service is not None:
+            service.end()
+
+    def _load(self, indices: Sequence[int], *, infers: bool) -> None:
+        """Bring samples into memory; then this thread, which issues, goes where it is to run."""
+        self._samples.load(indices)
+        if infers:
+            os.sched_setaffinity(0, self._job.cores)
+            self._priority.take()
+        else:
+            os.sched_setaffinity(0, self._job.issuing)
 
 
 def issue_for(

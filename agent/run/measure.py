@@ -116,6 +116,7 @@ class _Test:
         control["slots"][:] = np.arange(prepared.library_size) % prepared.slots
         self._words = control["words"]
         self._roles: dict[Child, WorkerJob] = {}
+        self._ready: dict[Child, Ready] = {}
         self._peak_rss: dict[Child, int] = {}
         self._ended: set[Child] = set()
         self._sampler: Sampler | None = None
@@ -131,6 +132,7 @@ class _Test:
                 cores=mine,
                 issuing=layout.issuing,
                 housekeeping=layout.housekeeping,
+                realtime=self._plan.spec.realtime,
                 sut=self._plan.sut,
                 data=self._plan.data,
                 load=self._load,
@@ -158,6 +160,7 @@ class _Test:
                 _raise_failure(message)
                 if isinstance(message, Ready):
                     waiting.discard(child)
+                    self._ready[child] = message
                     self._left.info = message.info
 
     def watch(self, children: Children, progressed: Progressed) -> None:
@@ -247,6 +250,8 @@ class _Test:
                     Thread(tid=thread.tid, name=thread.name, cores=thread.allowed)
                     for thread in threads_of(child.pid)
                 ),
+                scheduling=self._ready[child].scheduling,
+                memory_locked=self._ready[child].memory_locked,
             )
             for child, job in self._roles.items()
         )

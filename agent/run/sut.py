@@ -8,11 +8,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import mlperf_loadgen as lg
 
 from edgeperf.agent.run.calibrate import chunk_size
 from edgeperf.agent.run.jobs import WorkerJob
+from edgeperf.agent.run.priority import Priority
 from edgeperf.agent.run.shared import PROGRESS, Answers, Shared
 from edgeperf.agent.run.team import LAST, Member, Team, unpack_answers
 
@@ -153,7 +155,7 @@ class Service:
         job: The leader's job.
         shared: The blocks.
         team: All workers.
-        member: The leader as a worker.
+        priority: For the thread that infers.
         failed: Told of an error in a thread; must not return.
     """
 
@@ -163,27 +165,26 @@ class Service:
         shared: Shared,
         *,
         team: Team,
-        member: Member,
+        priority: Priority,
         failed: Callable[[BaseException], None],
     ) -> None:
         self._job = job
         self._shared = shared
         self._team = team
-        self._member = member
+        self._priority = priority
         self._failed = failed
         self._issued = 0
         self._done_here = 0
         self._done_there = 0
-        self._threads = [
-            threading.Thread(target=self._guard, args=(work,), daemon=True)
-            for work in (self._infer, self._complete)
-        ]
+        self._threads: list[threading.Thread] = []
 
-    def start(self) -> None:
-        """Set all workers to serve."""
+    def start(self, member: Member) -> None:
+        """Set all workers to serve; the leader serves as *member*."""
         self._team.serve()
-        for thread in self._threads:
+        for work in (partial(self._infer, member), self._complete):
+            thread = threading.Thread(target=self._guard, args=(work,), daemon=True)
             thread.start()
+            self._threads.append(thread)
 
     def end(self) -> None:
         """Send the workers back to idle; LoadGen has every answer by now."""
@@ -208,8 +209,9 @@ class Service:
         except BaseException as error:  # noqa: BLE001 - LoadGen would wait for ever
             self._failed(error)
 
-    def _infer(self) -> None:
+    def _infer(self, member: Member) -> None:
         os.sched_setaffinity(0, self._job.cores)
+        self._priority.take()
         words, end_ns = self._shared.words, self._shared.end_ns
         now, complete, response = (
             time.monotonic_ns,
@@ -225,7 +227,7 @@ class Service:
             self._done_here += 1
             words[PROGRESS] = self._done_here + self._done_there
 
-        self._member.serve(give)
+        member.serve(give)
 
     def _complete(self) -> None:
         os.sched_setaffinity(0, self._job.issuing)

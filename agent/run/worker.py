@@ -21,6 +21,7 @@ from edgeperf.agent.run.answer import (
     timed_answer,
 )
 from edgeperf.agent.run.jobs import Done, Ready, WorkerJob
+from edgeperf.agent.run.priority import Priority, lock_memory
 from edgeperf.agent.run.shared import Shared
 from edgeperf.agent.run.team import Member, Team, follow
 from edgeperf.backends.base import RuntimeInfo
@@ -42,16 +43,21 @@ def work(job: WorkerJob, channel: "Channel") -> None:
     shared = Shared(job)
     samples = Samples(job, shared)
     member, info = samples.member()
-    channel.say(Ready(info=info))
+    priority = Priority(job)
+    locked = lock_memory()
+    channel.say(Ready(info=info, scheduling=priority.scheduling, memory_locked=locked))
     channel.wait_for_go()
     quiet()
     if job.index == 0:
-        from edgeperf.agent.run.leader import lead  # noqa: PLC0415 - followers load no LoadGen
+        from edgeperf.agent.run.leader import Leader  # noqa: PLC0415 - followers load no LoadGen
 
         team = Team(job, shared, member)
-        lead(job, shared, team=team, member=member, samples=samples, channel=channel)
+        leader = Leader(job, shared, team=team, samples=samples, priority=priority)
+        leader.lead(member, channel)
     else:
+        priority.take()
         follow(job, shared, member)
+        priority.give_back()
         channel.say(Done(peak_rss_bytes=peak_rss_bytes()))
 
 
@@ -95,9 +101,6 @@ class Samples:
             fill(self._library, self._shared.inputs, distinct)
             for slot, index in enumerate(distinct):
                 self._shared.slots[index] = slot
-        # LoadGen's own threads were born on the housekeeping core; this one, which
-        # issues, goes where it is to run just before the clock starts.
-        os.sched_setaffinity(0, self._job.issuing)
 
     def score(self) -> Score | None:
         """Score the predictions; None in performance mode.

@@ -8,7 +8,7 @@ loops in the same processes.
 
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -17,12 +17,11 @@ from benchmarks.drive import figures, settings_for
 from benchmarks.plain import plain_call
 from benchmarks.protocol import Command, Figures
 
-from edgeperf.agent.run import loadgen
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.jobs import WorkerJob
-from edgeperf.agent.run.leader import guarded, issue_for
-from edgeperf.agent.run.shared import PROGRESS, Shared
-from edgeperf.agent.run.sut import Issue, Service
+from edgeperf.agent.run.leader import Leader
+from edgeperf.agent.run.priority import Priority
+from edgeperf.agent.run.shared import Shared
 from edgeperf.agent.run.team import Team, follow
 from edgeperf.agent.run.worker import Samples, quiet
 
@@ -37,7 +36,12 @@ class Ours:
         self._shared.slot_array[:] = np.arange(job.prepared.library_size) % job.prepared.slots
         self._samples = Samples(job, self._shared)
         self._member, _ = self._samples.member()
-        self._scenario = ""
+        priority = Priority(job)  # which the job forbids: all contestants are ordinary
+        team = Team(job, self._shared, self._member)
+        self._team = team
+        self._leader = Leader(
+            job, self._shared, team=team, samples=self._samples, priority=priority
+        )
         self._plain: Callable[[int], object] | None = None
         quiet()
 
@@ -57,39 +61,20 @@ class Ours:
             return loop(self._plain, slots, command.seconds)
         return self._lead(command)
 
-    def _load(self, indices: Sequence[int]) -> None:
-        self._samples.load(indices)
-        if self._scenario != "Server":  # the job's is Server's; elsewhere LoadGen's thread infers
-            os.sched_setaffinity(0, self._job.cores)
-
     def _follow(self) -> Figures:
         follow(self._job, self._shared, self._member)
         return Figures()
 
     def _lead(self, command: Command) -> Figures:
-        job, shared, member = self._job, self._shared, self._member
-        self._scenario = command.do
-        team = Team(job, shared, member)
-        service = None
-        if command.do == "Server" and job.workers > 1:
-            service = Service(job, shared, team=team, member=member, failed=_give_up)
-            issue: Issue = service.issue
-            service.start()
-        else:
-            found = Calibration(latency_ns=command.latency_ns, throughput_sps=command.qps)
-            issue = issue_for(command.do, job, shared, team=team, member=member, found=found)
-        shared.words[PROGRESS] = 0
-        os.sched_setaffinity(0, job.housekeeping)
-        loadgen.run(
-            msgspec.structs.replace(job.load, directory=command.folder),
-            settings_for(command),
-            samples=(job.prepared.library_size, job.prepared.slots),
-            issue=guarded(issue, _give_up),
-            load=self._load,
+        plan = msgspec.structs.replace(
+            self._job.load, scenario=command.do, directory=command.folder
         )
-        if service is not None:
-            service.end()
-        team.stop()
+        found = Calibration(latency_ns=command.latency_ns, throughput_sps=command.qps)
+        self._leader.test(
+            plan, settings_for(command), member=self._member, found=found, failed=_give_up
+        )
+        self._team.stop()
+        os.sched_setaffinity(0, self._job.cores)  # Server's LoadGen may have been elsewhere
         return figures(command)
 
 

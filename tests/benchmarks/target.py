@@ -59,6 +59,7 @@ class Target(msgspec.Struct, frozen=True):
             cores=layout.workers[place],
             issuing=layout.issuing,
             housekeeping=layout.housekeeping,
+            realtime=False,
             sut=self.plan.sut,
             data=self.plan.data,
             load=self.load("SingleStream"),
