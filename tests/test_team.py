@@ -5,8 +5,10 @@ nobody took, or two took, shows.
 """
 
 import os
+import select
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,14 +23,16 @@ from numpy.typing import NDArray
 
 import edgeperf
 from edgeperf.agent.run.answer import load_session
-from edgeperf.agent.run.jobs import DataPlan, LoadPlan, Prepared, SutPlan, Wiring, WorkerJob
+from edgeperf.agent.run.jobs import DataPlan, LoadPlan, Prepared, SutPlan, WorkerJob
 from edgeperf.agent.run.memory import Field, new_block
 from edgeperf.agent.run.shared import MAX_CHUNKS, MAX_SHARE, Shared
-from edgeperf.agent.run.team import Member, Team, unpack_answers
-from edgeperf.agent.run.wiring import wired
+from edgeperf.agent.run.team import LAST, Member, Team, unpack_answers
+from edgeperf.agent.run.wiring import Wiring, wired
 from edgeperf.backends.base import Session
 
 LIBRARY = 500
+#: Bytes of one query in a pipe.
+RECORD = len(LAST)
 SUT = SutPlan(model="none", backend="null", threads=1, shapes={}, options={})
 #: A follower as the product has it, but for what it does with a sample.
 FOLLOWER = """
@@ -39,7 +43,7 @@ from edgeperf.agent.run.team import Member, Shared, follow
 
 job = decode_job(sys.stdin.buffer.readline())
 shared, session = Shared(job), load_session(job.sut)
-counts = shared.inputs[0][job.rank]
+counts = shared.inputs[0][job.index]
 
 def answer(index):
     session.infer(0)
@@ -55,18 +59,16 @@ class Crew:
     Attributes:
         team: The leader's view.
         counts: How often each worker answered each sample, shape ``(workers, samples)``.
-        answers: Reading end of the pipe of finished queries.
-        can_serve: Whether there is a follower to serve.
+        answers: Reading end of the pipe of queries that followers have answered.
     """
 
     def __init__(self, job: WorkerJob) -> None:
         shared = Shared(job)
         self.counts: NDArray[Any] = shared.inputs[0]
         self._session: Session = load_session(job.sut)
-        member = Member(job, shared, self._answer) if job.infers else None
-        self.team = Team(job, shared, member)
+        self._member = Member(job, shared, self._answer)
+        self.team = Team(job, shared, self._member)
         self.answers = job.wiring.answers[0]
-        self.can_serve = bool(job.wiring.wake)
 
     def _answer(self, index: int) -> None:
         self._session.infer(0)
@@ -92,13 +94,20 @@ class Crew:
         """Answer *indices* as so many Server queries and check that it was done."""
         self.counts[:] = 0
         self.team.serve()
+        here: list[bytes] = []
+        leader = threading.Thread(target=self._member.serve, args=(here.append,))
+        leader.start()
         for number, index in enumerate(indices):
-            self.team.issue(number, index)
-        numbers: list[int] = []
-        while len(numbers) < len(indices):
-            numbers += unpack_answers(os.read(self.answers, 1 << 16))
+            self.team.issue(1_000 + number, index, number)
+        there = b""
+        while len(here) * RECORD + len(there) < len(indices) * RECORD:
+            if select.select([self.answers], [], [], 0.01)[0]:
+                there += os.read(self.answers, 1 << 16)
         self.team.end_service()
-        assert sorted(numbers) == list(range(len(indices)))
+        leader.join()
+        found = sorted(unpack_answers(b"".join(here) + there), key=lambda record: record[2])
+        asked = [(1_000 + number, index, number) for number, index in enumerate(indices)]
+        assert found == asked
         self.check(indices)
 
     def check(self, indices: list[int]) -> None:
@@ -107,17 +116,16 @@ class Crew:
         np.testing.assert_array_equal(self.counts.sum(axis=0), expected)
 
 
-def job_for(index: int, *, issuing: bool, processes: int, wiring: Wiring) -> WorkerJob:
+def job_for(index: int, *, workers: int, wiring: Wiring) -> WorkerJob:
     """Return the job of one process of the team."""
-    workers = processes - issuing
     field = Field(name="counts", shape=(workers, LIBRARY), dtype="int64")
     return WorkerJob(
         index=index,
-        rank=max(0, index - issuing),
         workers=workers,
-        infers=index > 0 or not issuing,
         cores=(0,),
+        issuing=(0,),
         housekeeping=(0,),
+        realtime=False,
         sut=SUT,
         data=DataPlan(task=None, data=None, inputs_file=None, seed=0),
         load=LoadPlan(
@@ -148,14 +156,14 @@ def job_for(index: int, *, issuing: bool, processes: int, wiring: Wiring) -> Wor
 
 
 @contextmanager
-def crew_of(*, issuing: bool, processes: int) -> Iterator[Crew]:
+def crew_of(workers: int) -> Iterator[Crew]:
     """Start a team, this process leading, and send it home afterwards."""
     environment = {**os.environ, "PYTHONPATH": str(Path(edgeperf.__path__[0]).parent)}
     inputs = new_block("counts")
-    with wired(inputs, processes - 1) as wiring:
+    with wired(inputs, workers - 1) as wiring:
         followers = []
-        for index in range(1, processes):
-            job = job_for(index, issuing=issuing, processes=processes, wiring=wiring)
+        for index in range(1, workers):
+            job = job_for(index, workers=workers, wiring=wiring)
             follower = subprocess.Popen(
                 [sys.executable, "-c", FOLLOWER],
                 stdin=subprocess.PIPE,
@@ -166,7 +174,7 @@ def crew_of(*, issuing: bool, processes: int) -> Iterator[Crew]:
             with follower.stdin as stdin:
                 stdin.write(msgspec.json.encode(job) + b"\n")
             followers.append(follower)
-        crew = Crew(job_for(0, issuing=issuing, processes=processes, wiring=wiring))
+        crew = Crew(job_for(0, workers=workers, wiring=wiring))
         try:
             yield crew
             crew.team.stop()
@@ -178,15 +186,10 @@ def crew_of(*, issuing: bool, processes: int) -> Iterator[Crew]:
     os.close(inputs)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[(False, 1), (False, 2), (False, 4), (True, 2), (True, 3)],
-    ids=lambda p: f"{'issuer' if p[0] else 'leader'}+{p[1] - 1}",
-)
+@pytest.fixture(scope="module", params=[1, 2, 4])
 def crew(request: pytest.FixtureRequest) -> Iterator[Crew]:
-    """Return teams of several sizes, with a leader that infers and one that only issues."""
-    issuing, processes = request.param
-    with crew_of(issuing=issuing, processes=processes) as team:
+    """Return teams of several sizes."""
+    with crew_of(request.param) as team:
         yield team
 
 
@@ -226,7 +229,7 @@ def test_ways_of_working_follow_each_other(crew: Crew, steps: list[tuple[str, li
             crew.share(indices)
         elif way == "take":
             crew.take(np.array(indices, np.int32), 3)
-        elif crew.can_serve:
+        else:
             crew.serve(indices)
 
 

@@ -7,6 +7,7 @@ import msgspec
 from edgeperf import EdgeperfError
 from edgeperf.agent.run.memory import Field
 from edgeperf.agent.run.seen import Seen
+from edgeperf.agent.run.wiring import Wiring
 from edgeperf.backends.base import RuntimeInfo
 from edgeperf.datasets.own.taskfile import TaskFile
 from edgeperf.datasets.score import Decoding, Score
@@ -130,35 +131,6 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     target_latency_ns: int
     calibrate_s: float
     directory: str
-
-
-class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """Descriptors of what the workers share.
-
-    Attributes:
-        inputs: Block with the inputs.
-        predictions: Block with predictions and payloads (accuracy mode).
-        control: Block with progress words and the shared query.
-        latencies: Block with start and end of each query.
-        wake: One event per follower: work is there.
-        done: One event per follower: its part is done.
-        tickets: Reading and writing end of the pipe that hands out work.
-        answers: Reading and writing end of the pipe of finished work (Server).
-    """
-
-    inputs: int
-    predictions: int
-    control: int
-    latencies: int
-    wake: tuple[int, ...]
-    done: tuple[int, ...]
-    tickets: tuple[int, int]
-    answers: tuple[int, int]
-
-    def descriptors(self) -> list[int]:
-        """Return every descriptor, for the child to inherit."""
-        blocks = [self.inputs, self.predictions, self.control, self.latencies]
-        return [*blocks, *self.wake, *self.done, *self.tickets, *self.answers]
 
 
 class WorkerJob(msgspec.Struct, frozen=True, kw_only=True, tag="worker"):

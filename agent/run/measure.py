@@ -27,7 +27,6 @@ from edgeperf.agent.run.jobs import (
     Message,
     Prepared,
     Ready,
-    Wiring,
     WorkerJob,
 )
 from edgeperf.agent.run.memory import map_fields
@@ -36,7 +35,7 @@ from edgeperf.agent.run.preparation import LOAD_S
 from edgeperf.agent.run.process import Child, ChildDiedError, Children, Deadline, child_environment
 from edgeperf.agent.run.shared import PROGRESS, Answers, control_fields, latency_fields
 from edgeperf.agent.run.watchdog import HungError, StartError, Watchdog
-from edgeperf.agent.run.wiring import wired
+from edgeperf.agent.run.wiring import Wiring, wired
 from edgeperf.backends.base import RuntimeInfo
 
 _POLL_S = 0.1

@@ -224,6 +224,7 @@ class Team:
         for _ in (*self._wake, self):
             os.write(self._tickets, LAST)
         self._join()
+        os.set_blocking(self._taking, False)
 
     def issue(self, response_id: int, index: int, number: int) -> None:
         """Hand query *number*, for sample *index*, to whoever is free first."""

@@ -48,7 +48,7 @@ def log_settings(folder: str) -> lg.LogSettings:
 
 def figures(command: Command) -> Figures:
     """Return what LoadGen's log says of the measurement that just ended."""
-    log = DetailLog(Path(command.folder) / "mlperf_log_detail.txt")
+    log = DetailLog(Path(command.folder) / "mlperf_log_detail.txt", "performance")
 
     def number(key: str) -> float:
         return log.number(key) or 0.0

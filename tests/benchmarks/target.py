@@ -13,11 +13,12 @@ from pathlib import Path
 import msgspec
 
 from edgeperf import InputError
-from edgeperf.agent.run.jobs import LoadPlan, Prepared, Wiring, WorkerJob
+from edgeperf.agent.run.jobs import LoadPlan, Prepared, WorkerJob
 from edgeperf.agent.run.layout import Layout
 from edgeperf.agent.run.memory import new_block
 from edgeperf.agent.run.plan import Plan, make_plan
 from edgeperf.agent.run.preparation import prepare
+from edgeperf.agent.run.wiring import Wiring
 from edgeperf.agent.spec import Precision, Preset, RunSpec, Scenario
 
 #: Fast and slow models on each runtime; names of the catalogue.
