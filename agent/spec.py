@@ -86,6 +86,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         target_latency_ms: Server only: bound on the 99th percentile; None is the task's.
         min_duration_ms: Overrides the preset's duration.
         min_query_count: Overrides the preset's number of queries.
+        batch: Offline only: samples per inference, or ``auto`` for what is best here.
         realtime: Whether workers take real-time priority where it is permitted and safe.
         accuracy: Whether the accuracy test runs; without it the result says so.
         gate: Share of the FP32 reference that must be reached, MLPerf's 0.99 or 0.999; None
@@ -118,6 +119,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     target_latency_ms: LatencyMs | None = None
     min_duration_ms: Milliseconds | None = None
     min_query_count: Queries | None = None
+    batch: Count | Literal["auto"] = 1
     realtime: bool = True
     accuracy: bool = True
     gate: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
@@ -135,6 +137,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             for name in ("target_qps", "target_latency_ms"):
                 if getattr(self, name) is not None:
                     raise SpecError(f"{name}: means nothing in scenario {self.scenario.value}")
+        if self.batch != 1 and self.scenario is not Scenario.OFFLINE:
+            raise SpecError(f"batch: means nothing in scenario {self.scenario.value}")
         if self.cores is not None and not self.cores:
             raise SpecError("cores: names no core; leave it out to use all")
         if self.data is not None and self.inputs_file is not None:

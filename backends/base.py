@@ -37,6 +37,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         threads: Threads that the runtime may use for one inference; always set.
         shapes: Shape for each input whose shape the model leaves free.
+        batch: Samples per inference. Above 1 every input must leave its first axis free;
+            inputs, outputs and blocks then have this batch for one sample.
         options: The backend's own options, as ``--option NAME=VALUE`` gave them; an
             unknown one is an error.
     """
@@ -44,6 +46,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
     shapes: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     options: Mapping[str, str] = msgspec.field(default_factory=dict)
+    batch: int = 1
 
 
 class RuntimeInfo(msgspec.Struct, frozen=True, kw_only=True):

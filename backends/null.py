@@ -27,7 +27,8 @@ class NullSession:
     def __init__(self, options: SessionOptions) -> None:
         self._options = read_options("null", OPTIONS, options.options)
         self._threads = options.threads
-        shape = _shape(self._options["input_shape"])
+        _, *rest = _shape(self._options["input_shape"])
+        shape = (options.batch, *rest)
         dtype = self._options["dtype"]
         self.inputs: tuple[TensorSpec, ...] = (TensorSpec(name="input", shape=shape, dtype=dtype),)
         self.outputs: tuple[TensorSpec, ...] = (

@@ -76,7 +76,7 @@ class OnnxRuntimeSession:
         check_format(model, "onnxruntime", (".onnx",))
         graph = read_onnx(model)
         check_batch(graph.inputs, graph.outputs, options.shapes)
-        self.inputs: tuple[TensorSpec, ...] = settle_shapes(graph.inputs, options.shapes)
+        self.inputs: tuple[TensorSpec, ...] = settle_shapes(graph.inputs, options)
         self._request = Request(
             model=model,
             threads=options.threads,

@@ -85,7 +85,7 @@ class OpenVinoSession:
                 graph = self._core.read_model(str(named))
                 free = port_specs(graph.inputs, said_in)
                 check_batch(free, port_specs(graph.outputs, said_out), options.shapes)
-                self.inputs: tuple[TensorSpec, ...] = settle_shapes(free, options.shapes)
+                self.inputs: tuple[TensorSpec, ...] = settle_shapes(free, options)
                 self._start(graph, said_out)
         except (RuntimeError, ValueError, TypeError) as error:
             raise _refusal(model, error) from error

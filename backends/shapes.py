@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from edgeperf import InputError
-from edgeperf.backends.base import Array, BackendError, ModelError
+from edgeperf.backends.base import Array, BackendError, ModelError, SessionOptions
 from edgeperf.datasets.tensors import TensorSpec
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -22,13 +22,15 @@ NUMBERS = (
 )  # fmt: skip
 
 
-def settle_shapes(inputs: Sequence[TensorSpec], asked: Shapes) -> tuple[TensorSpec, ...]:
-    """Return *inputs* with every axis fixed, the batch axis at 1 where it is free.
+def settle_shapes(inputs: Sequence[TensorSpec], options: SessionOptions) -> tuple[TensorSpec, ...]:
+    """Return *inputs* with every axis fixed, the first at the batch where it is free.
 
     Raises:
-        InputError: *asked* names an input that the model has not, or does not fit it.
-        ModelError: An axis is free and *asked* does not give it.
+        InputError: A shape is given for an input that the model has not, or does not fit.
+        ModelError: An axis is free and its shape is not given; or the batch is above 1
+            and an input's first axis is fixed.
     """
+    asked, batch = options.shapes, options.batch
     if not inputs:
         raise ModelError("the model has no input: there is nothing to measure")
     names = [spec.name for spec in inputs]
@@ -37,7 +39,16 @@ def settle_shapes(inputs: Sequence[TensorSpec], asked: Shapes) -> tuple[TensorSp
             raise InputError(
                 f"--input {name}: the model has no such input; it has: {', '.join(names)}"
             )
-    return tuple(_settle(spec, asked.get(spec.name)) for spec in inputs)
+    settled = tuple(_settle(spec, asked.get(spec.name)) for spec in inputs)
+    if batch == 1:
+        return settled
+    for spec in inputs:
+        if spec.shape[:1] != (-1,):
+            raise ModelError(
+                f"--batch {batch}: the first axis of input {spec.name!r} is fixed,"
+                f" {_text(spec.shape)}; export the model with a free batch axis"
+            )
+    return tuple(msgspec.structs.replace(spec, shape=(batch, *spec.shape[1:])) for spec in settled)
 
 
 def _settle(spec: TensorSpec, asked: tuple[int, ...] | None) -> TensorSpec:

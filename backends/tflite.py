@@ -84,7 +84,7 @@ class TfliteSession:
         check_format(model, "tflite", (".tflite",))
         self._graph = read_tflite(model)
         check_batch(self._graph.inputs, self._graph.outputs, options.shapes)
-        self.inputs: tuple[TensorSpec, ...] = settle_shapes(self._graph.inputs, options.shapes)
+        self.inputs: tuple[TensorSpec, ...] = settle_shapes(self._graph.inputs, options)
         self._feeds: list[tuple[tuple[int, Array], ...]] = []
         try:
             self._start(model)

@@ -48,6 +48,17 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
     return click.Choice([member.value for member in kind], case_sensitive=False)
 
 
+class _Batch(click.ParamType[int | str]):
+    name = "N|auto"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        if value != "auto" and not value.isdecimal():
+            self.fail(f"{value!r} is neither a number nor auto", param, ctx)
+        return int(value) if value.isdecimal() else value
+
+
 @click.command()
 @click.argument("model", required=False)
 @click.option(
@@ -80,6 +91,7 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
 @click.option("--target-latency", type=float, metavar="MS", help="Server: bound; default: task's.")
 @click.option("--min-duration", type=float, metavar="S", help="Instead of the preset's.")
 @click.option("--min-queries", "min_query_count", type=int, help="Instead of the preset's.")
+@click.option("--batch", type=_Batch(), help="Offline: samples per inference.  [1]")
 @click.option("--no-realtime", is_flag=True, help="Never take real-time priority.")
 @click.option("--no-accuracy", is_flag=True, help="Skip the accuracy test; the result says so.")
 @click.option(

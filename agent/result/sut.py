@@ -77,6 +77,7 @@ class Sut(msgspec.Struct, frozen=True, kw_only=True):
     delegates: tuple[str, ...]
     threads_per_worker: int
     input_copy: str
+    batch: int = 1
     timed: tuple[str, ...]
     options: dict[str, str]
     notes: tuple[str, ...]

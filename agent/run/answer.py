@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from edgeperf.agent.run.jobs import DataPlan, SutPlan
 from edgeperf.agent.run.shared import Shared
 from edgeperf.backends import open_backend
-from edgeperf.backends.base import Session, SessionOptions
+from edgeperf.backends.base import Array, Session, SessionOptions
 from edgeperf.backends.generation import GenerationSession
 from edgeperf.datasets import open_task
 from edgeperf.datasets.base import InputLibrary, SampleLibrary
@@ -26,14 +26,19 @@ GENERATED_SAMPLES = 1024
 GENERATED_BYTES = 64 << 20
 _FEWEST_GENERATED = 8
 
+#: What is done with the answer to a sample: its index, and one array per output.
+Each = Callable[[int, Sequence[Array]], None]
 
-def load_session(sut: SutPlan) -> Session:
-    """Load the model as planned.
+
+def load_session(sut: SutPlan, *, batch: int = 1) -> Session:
+    """Load the model as planned, for *batch* samples per inference.
 
     Raises:
         EdgeperfError: It cannot be loaded; the message says why.
     """
-    options = SessionOptions(threads=sut.threads, shapes=sut.shapes, options=sut.options)
+    options = SessionOptions(
+        threads=sut.threads, shapes=sut.shapes, options=sut.options, batch=batch
+    )
     backend = open_backend(sut.backend)
     session = backend.load(Path(sut.model), options)
     if sut.decoding is None:
@@ -111,42 +116,44 @@ def fill(library: InputLibrary, inputs: Sequence[NDArray[Any]], indices: Sequenc
         library.write(index, [block[slot] for block in inputs])
 
 
-def performance_answer(session: Session, shared: Shared) -> Callable[[int], None]:
-    """Return the timed call: infer the sample, leave the answer in the session."""
-    infer, slots = session.infer, shared.slots
+def answering(session: Session, shared: Shared, each: Each | None) -> Callable[[int], None]:
+    """Return the timed call: infer a sample, and do *each* with what the session answers."""
+    infer, slots, results = session.infer, shared.slots, session.results
 
     def answer(index: int) -> None:
         infer(slots[index])
 
-    return answer
+    if each is None:
+        return answer
+    use = each
 
-
-def timed_answer(session: Session, shared: Shared, library: SampleLibrary) -> Callable[[int], None]:
-    """Return the timed call of a task whose postprocessing counts: infer and make the answer."""
-    infer, slots, results, predict = session.infer, shared.slots, session.results, library.predict
-    prediction = np.empty(library.prediction_shape, np.float32)
-
-    def answer(index: int) -> None:
+    def answer_and_use(index: int) -> None:
         infer(slots[index])
+        use(index, results)
+
+    return answer_and_use
+
+
+def discarding(library: SampleLibrary) -> Each:
+    """Return what makes the prediction, where that is timed, and forgets it."""
+    prediction, predict = np.empty(library.prediction_shape, np.float32), library.predict
+
+    def each(index: int, results: Sequence[Array]) -> None:
         predict(index, results, prediction)
 
-    return answer
+    return each
 
 
-def accuracy_answer(
-    session: Session, shared: Shared, library: SampleLibrary
-) -> Callable[[int], None]:
-    """Return the same call, which then also keeps the prediction for the metric and the log."""
-    infer, slots, results = session.infer, shared.slots, session.results
+def keeping(shared: Shared, library: SampleLibrary) -> Each:
+    """Return what keeps the prediction for the metric and LoadGen's log."""
     answers = shared.answers
     if answers is None:
         raise ValueError("accuracy mode without a block for answers")
     predictions, payloads, sizes = answers.predictions, answers.payloads, answers.sizes
 
-    def answer(index: int) -> None:
-        infer(slots[index])
+    def each(index: int, results: Sequence[Array]) -> None:
         prediction = predictions[index]
         library.predict(index, results, prediction)
         sizes[index] = library.payload(index, prediction, payloads[index])
 
-    return answer
+    return each

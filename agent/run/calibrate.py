@@ -38,7 +38,9 @@ _SERVER_MOST_LOAD = 0.7
 _SIMULATED_QUERIES = 6_000
 
 
-def calibrate(plan: LoadPlan, team: Team, workers: int, samples: int) -> Calibration:
+def calibrate(
+    plan: LoadPlan, team: Team, workers: int, samples: int, batch: int = 1
+) -> Calibration:
     """Warm the SUT up and measure it the way the scenario will use it.
 
     Args:
@@ -46,9 +48,10 @@ def calibrate(plan: LoadPlan, team: Team, workers: int, samples: int) -> Calibra
         team: All workers.
         workers: How many they are.
         samples: Samples in memory, 0 to ``samples - 1``.
+        batch: Samples per inference.
     """
-    each = max(_WARMUP_INFERENCES, 1) * workers
-    team.take_all(np.arange(each, dtype=np.int32) % samples, 1, _ignore)
+    each = _WARMUP_INFERENCES * workers * batch
+    team.take_all(np.arange(each, dtype=np.int32) % samples, batch, _ignore)
     if plan.scenario == "MultiStream":
         count = plan.samples_per_query
         query_ns, fast_ns = query_times_ns(_rotate(team.share, count, samples), plan.calibrate_s)
@@ -57,7 +60,7 @@ def calibrate(plan: LoadPlan, team: Team, workers: int, samples: int) -> Calibra
     if plan.scenario == "SingleStream":
         sample_ns, fast_ns = query_times_ns(_rotate(team.share, 1, samples), plan.calibrate_s)
         return Calibration(latency_ns=sample_ns, throughput_sps=1e9 / sample_ns, fast_ns=fast_ns)
-    throughput = _throughput(team, workers, samples, plan.calibrate_s)
+    throughput = _throughput(team, workers, batch, samples=samples, seconds=plan.calibrate_s)
     return Calibration(latency_ns=workers * 1e9 / throughput, throughput_sps=throughput)
 
 
@@ -85,33 +88,35 @@ def query_times_ns(query: Callable[[int], None], seconds: float) -> tuple[float,
     return float(np.median(times)), float(np.percentile(times, 10))
 
 
-def _throughput(team: Team, workers: int, samples: int, seconds: float) -> float:
+def _throughput(team: Team, workers: int, batch: int, *, samples: int, seconds: float) -> float:
     """Return samples per second, the best of some slices of *seconds*.
 
     The best: Offline ends too early when the hint is too low, so a passing load during
     calibration must not lower it.
     """
-    count, rate, best = 4 * workers, 0.0, 0.0
+    least, rate, best = 4 * workers * batch, 0.0, 0.0
+    count = least
     for _ in range(_SLICES + 2):  # the first two find out how long a slice is
         begin = time.monotonic_ns()
-        chunk = chunk_size(rate, workers, count)
+        chunk = chunk_size(rate, workers, count, batch)
         team.take_all(np.arange(count, dtype=np.int32) % samples, chunk, _ignore)
         rate = count * 1e9 / (time.monotonic_ns() - begin)
         best = max(best, rate)
-        count = max(4 * workers, int(rate * seconds / _SLICES))
+        count = max(least, int(rate * seconds / _SLICES))
     return best
 
 
-def chunk_size(throughput_sps: float, workers: int, total: int = 0) -> int:
+def chunk_size(throughput_sps: float, workers: int, total: int = 0, batch: int = 1) -> int:
     """Return how many samples a worker takes at a time in Offline.
 
     Args:
         throughput_sps: Of all workers together.
         workers: How many they are.
         total: Samples of the query; its chunk numbers must fit the pipe.
+        batch: Samples per inference; a chunk is whole batches.
     """
     by_time = int(CHUNK_NS * throughput_sps / workers / 1e9)
-    return max(1, by_time, -(-total // MAX_CHUNKS))
+    return -(-max(1, by_time, -(-total // MAX_CHUNKS)) // batch) * batch
 
 
 def hints_for(plan: LoadPlan, found: Calibration, workers: int, *, available_bytes: int) -> Hints:

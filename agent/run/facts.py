@@ -56,9 +56,10 @@ def sut_of(plan: Plan, prepared: Prepared, test: Measurement) -> Sut:
         delegates=info.delegates,
         threads_per_worker=info.threads,
         input_copy=info.input_copy,
-        timed=plan.timed,
+        batch=prepared.batch,
+        timed=("gathering a batch", *plan.timed) if prepared.batch > 1 else plan.timed,
         options=dict(info.options),
-        notes=info.notes,
+        notes=(*info.notes, *([prepared.batch_note] if prepared.batch_note else [])),
         workers=test.workers,
     )
 

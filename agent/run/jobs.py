@@ -23,6 +23,7 @@ class SutPlan(msgspec.Struct, frozen=True, kw_only=True):
         threads: Runtime threads per worker.
         shapes: Shapes for inputs that the model leaves free.
         options: The backend's own options.
+        batch: Samples per inference (Offline); 0 finds the best.
         parts: Paths of further files of the model, by what they are.
         decoding: How a decoder is driven, if there is one.
     """
@@ -32,6 +33,7 @@ class SutPlan(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     shapes: dict[str, tuple[int, ...]]
     options: dict[str, str]
+    batch: int = 1
     parts: dict[str, str] = msgspec.field(default_factory=dict)
     decoding: Decoding | None = None
 
@@ -86,6 +88,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
         fields: Layout of the input block.
         first_answer_finite: Whether the first answer has only finite numbers.
         notes: What a reader must know about the samples.
+        batch: Samples per inference.
+        batch_note: How that was found; None where it was asked for.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -98,6 +102,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
     fields: tuple[Field, ...]
     first_answer_finite: bool
     notes: tuple[str, ...] = ()
+    batch: int = 1
+    batch_note: str | None = None
 
 
 class Preparing(msgspec.Struct, frozen=True, kw_only=True, tag="preparing"):

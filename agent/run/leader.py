@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgeperf.agent.board import available_memory_bytes
 from edgeperf.agent.run import loadgen
-from edgeperf.agent.run.calibrate import calibrate, hints_for
+from edgeperf.agent.run.calibrate import calibrate, chunk_size, hints_for
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.child import fail
 from edgeperf.agent.run.jobs import Calibrated, Done, LoadPlan, WorkerJob
@@ -53,7 +53,9 @@ class Leader:
     def lead(self, member: Member, channel: "Channel") -> None:
         """Run the test from calibration to the last log line."""
         job, plan, slots = self._job, self._job.load, self._job.prepared.slots
-        found = calibrate(plan, self._team, job.workers, slots)
+        self._priority.take()
+        found = calibrate(plan, self._team, job.workers, slots, job.prepared.batch)
+        self._priority.give_back()
         hints = hints_for(plan, found, job.workers, available_bytes=available_memory_bytes())
         settings = loadgen.settings_for(plan, hints)
         channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
@@ -121,7 +123,8 @@ def issue_for(
 ) -> Issue:
     """Return what LoadGen calls in *scenario*, apart from Server with several workers."""
     if scenario == "Offline":
-        return offline_issue(shared, team, job.workers, found.throughput_sps)
+        size, batch = partial(chunk_size, found.throughput_sps, job.workers), job.prepared.batch
+        return offline_issue(shared, team, partial(size, batch=batch))
     if scenario == "MultiStream":
         return shared_issue(shared, team)
     if scenario == "Server" or job.load.accuracy:

@@ -121,6 +121,7 @@ def make_plan(spec: RunSpec) -> Plan:
             threads=spec.threads,
             shapes=spec.shapes,
             options=spec.options,
+            batch=0 if spec.batch == "auto" else spec.batch,
             parts={part.name: part.path for part in model.parts},
             decoding=task.decoding if task else None,
         ),
@@ -138,7 +139,7 @@ def make_plan(spec: RunSpec) -> Plan:
         layout=lay_out(spec),
         loadgen_model=_benchmark(spec, task),
         target_latency_ns=bound_ns,
-        timed=_timed(task),
+        timed=_timed(spec, task),
     )
 
 
@@ -154,9 +155,11 @@ def _check_meter(spec: RunSpec) -> None:
         )
 
 
-def _timed(task: Task | None) -> tuple[str, ...]:
+def _timed(spec: RunSpec, task: Task | None) -> tuple[str, ...]:
     """Say in words what a latency contains."""
     if task is not None and task.decoding is not None:
+        if spec.batch != 1:
+            raise InputError(f"--batch {spec.batch}: a text is made token by token, one at a time")
         return TIMED_GENERATION
     if task is not None and task.timed_postprocessing:
         return (*TIMED, "postprocessing (boxes or text out of the outputs, NMS)")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edgeperf.agent.run.answer import fill, load_session, open_samples, stored_inputs
+from edgeperf.agent.run.batch import find_batch
 from edgeperf.agent.run.jobs import Prepared, PrepareJob, Preparing
 from edgeperf.agent.run.memory import Field, map_fields
 from edgeperf.backends.base import Session
@@ -45,6 +46,8 @@ def prepare(job: PrepareJob, say: Callable[[Preparing], None] | None = None) -> 
     fill(library, blocks, range(slots))
     session.bind(blocks)
     session.infer(0)
+    finite = _finite(session)
+    batch, batch_note = find_batch(job.sut, session, blocks)
     return Prepared(
         inputs=session.inputs,
         outputs=session.outputs,
@@ -54,8 +57,10 @@ def prepare(job: PrepareJob, say: Callable[[Preparing], None] | None = None) -> 
         prediction_shape=None if labelled is None else labelled.prediction_shape,
         payload_bytes=0 if labelled is None else labelled.payload_bytes,
         fields=fields,
-        first_answer_finite=_finite(session),
+        first_answer_finite=finite,
         notes=() if why_not is None else (why_not,),
+        batch=batch,
+        batch_note=batch_note,
     )
 
 

@@ -12,7 +12,6 @@ from functools import partial
 
 import mlperf_loadgen as lg
 
-from edgeperf.agent.run.calibrate import chunk_size
 from edgeperf.agent.run.jobs import WorkerJob
 from edgeperf.agent.run.priority import Priority
 from edgeperf.agent.run.shared import PROGRESS, Answers, Shared
@@ -124,8 +123,14 @@ def shared_issue(shared: Shared, team: Team) -> Issue:
     return issue
 
 
-def offline_issue(shared: Shared, team: Team, workers: int, throughput_sps: float) -> Issue:
-    """Answer one big query with all workers, completing it stretch by stretch: Offline."""
+def offline_issue(shared: Shared, team: Team, chunk_for: Callable[[int], int]) -> Issue:
+    """Answer one big query with all workers, completing it stretch by stretch: Offline.
+
+    Args:
+        shared: The blocks.
+        team: All workers.
+        chunk_for: Samples that a worker takes at a time, by those of the query.
+    """
     words, start_ns, end_array = shared.words, shared.start_ns, shared.end_array
     now, complete, responses = time.monotonic_ns, lg.QuerySamplesComplete, Responses(shared).to
 
@@ -138,7 +143,7 @@ def offline_issue(shared: Shared, team: Team, workers: int, throughput_sps: floa
             end_array[base + begin : base + end] = now()
             words[PROGRESS] = base + end
 
-        team.take_all(indices, chunk_size(throughput_sps, workers, len(indices)), finished)
+        team.take_all(indices, chunk_for(len(indices)), finished)
 
     return issue
 

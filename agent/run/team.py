@@ -41,14 +41,22 @@ LAST = _QUERY.pack(0, 0, -1)
 
 
 class Member:
-    """A worker: it can answer one sample of the library by its index.
+    """A worker: it can answer samples of the library by their indices.
 
     Attributes:
         answer: Infer sample *index*; in accuracy mode also keep the prediction.
+        answer_many: The same for many, where that is more than one after the other.
     """
 
-    def __init__(self, job: WorkerJob, shared: Shared, answer: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        job: WorkerJob,
+        shared: Shared,
+        answer: Callable[[int], None],
+        answer_many: Callable[[NDArray[np.int32]], None] | None = None,
+    ) -> None:
         self.answer = answer
+        self.answer_many = answer_many
         self._shared = shared
         self._rank = job.index
         self._workers = job.workers
@@ -69,10 +77,14 @@ class Member:
         except BlockingIOError:
             return None
         size, total = shared.words[CHUNK], shared.words[COUNT]
-        answer = self.answer
         begin, end = number * size, min(total, (number + 1) * size)
-        for index in shared.order[begin:end].tolist():
-            answer(index)
+        indices = shared.order[begin:end]
+        if self.answer_many is not None:
+            self.answer_many(indices)
+        else:
+            answer = self.answer
+            for index in indices.tolist():
+                answer(index)
         return int(number)
 
     def serve(self, give: Callable[[bytes], object]) -> None:

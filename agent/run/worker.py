@@ -8,18 +8,22 @@ import ctypes
 import gc
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from edgeperf.agent.run.answer import (
-    accuracy_answer,
+    Each,
+    answering,
+    discarding,
     fill,
+    keeping,
     load_session,
     open_samples,
-    performance_answer,
     stored_inputs,
-    timed_answer,
 )
+from edgeperf.agent.run.batch import Batch, ManyAnswers
 from edgeperf.agent.run.jobs import Done, Ready, WorkerJob
 from edgeperf.agent.run.priority import Priority, lock_memory
 from edgeperf.agent.run.shared import Shared
@@ -84,15 +88,20 @@ class Samples:
     def member(self) -> tuple[Member, RuntimeInfo]:
         """Load the model; say what really runs."""
         job, shared = self._job, self._shared
-        session = load_session(job.sut)
+        size = job.prepared.batch
+        session, each = load_session(job.sut, batch=size), self._each()
+        if size > 1:
+            many = ManyAnswers(Batch(session, shared.inputs, size), shared.slot_array, each)
+            return Member(job, shared, _one_of(many), many), session.info()
         session.bind(shared.inputs)
-        if job.load.accuracy and self.labelled is not None:
-            answer = accuracy_answer(session, shared, self.labelled)
-        elif job.data.timed_postprocessing and self.labelled is not None:
-            answer = timed_answer(session, shared, self.labelled)
-        else:
-            answer = performance_answer(session, shared)
-        return Member(job, shared, answer), session.info()
+        return Member(job, shared, answering(session, shared, each)), session.info()
+
+    def _each(self) -> Each | None:
+        if self.labelled is None:
+            return None
+        if self._job.load.accuracy:
+            return keeping(self._shared, self.labelled)
+        return discarding(self.labelled) if self._job.data.timed_postprocessing else None
 
     def load(self, indices: Sequence[int]) -> None:
         """Bring a set of samples into the slots: LoadGen's callback, untimed."""
@@ -111,6 +120,11 @@ class Samples:
         if self.labelled is None or self._shared.answers is None:
             return None
         return self.labelled.score(self._shared.answers.predictions)
+
+
+def _one_of(many: ManyAnswers) -> Callable[[int], None]:
+    """Return how one sample alone is answered by a session that takes several."""
+    return lambda index: many(np.array([index], np.int32))
 
 
 def quiet() -> None:
