@@ -120,6 +120,8 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
         window_end_mono_ns: Last completion, CLOCK_MONOTONIC.
         loadgen: LoadGen's own verdict and figures.
         stopwatch: Second stopwatch; None for Offline.
+        harness_ns: What the harness adds to a query (Offline: to a sample), found in this
+            run; None where nothing tells.
     """
 
     headline: Headline | None
@@ -135,3 +137,4 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
     window_end_mono_ns: int
     loadgen: LoadGen | None
     stopwatch: Stopwatch | None
+    harness_ns: float | None = None

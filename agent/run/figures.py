@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.agent.result import Headline, LoadGen, Percentiles, Performance, Stopwatch
+from edgeperf.agent.run.harness import added_ns, added_offline_ns
 from edgeperf.agent.run.jobs import Calibrated, Done
 from edgeperf.agent.run.loadgen_log import DetailLog
 from edgeperf.agent.run.plan import Plan
@@ -103,6 +104,11 @@ def performance(
     latency_ns = end_ns - start_ns if scenario != "Offline" else None
     duration_ns = done.window_end_mono_ns - done.window_start_mono_ns
     server = scenario == "Server"
+    watch = None if latency_ns is None else stopwatch(latency_ns, loadgen)
+    if scenario == "Offline":
+        harness_ns = added_offline_ns(log.number("result_samples_per_second"), done)
+    else:
+        harness_ns = added_ns(loadgen, watch, done)
     return Performance(
         headline=headline(scenario, log),
         queries=done.queries,
@@ -116,5 +122,6 @@ def performance(
         window_start_mono_ns=done.window_start_mono_ns,
         window_end_mono_ns=done.window_end_mono_ns,
         loadgen=loadgen,
-        stopwatch=None if latency_ns is None else stopwatch(latency_ns, loadgen),
+        stopwatch=watch,
+        harness_ns=harness_ns,
     )

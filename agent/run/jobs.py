@@ -238,6 +238,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
         window_start_mono_ns: Leader: first issue.
         window_end_mono_ns: Leader: last completion.
         peak_rss_bytes: Peak resident memory.
+        handover_ns: Leader: what a query takes that asks other workers for nothing.
+        completing_ns: Leader, Offline: time spent on completions.
         score: Leader, accuracy mode: what the answers are worth.
         not_scored: Why they could not be scored.
     """
@@ -247,6 +249,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     window_start_mono_ns: int = 0
     window_end_mono_ns: int = 0
     peak_rss_bytes: int = 0
+    handover_ns: float = 0.0
+    completing_ns: int = 0
     score: Score | None = None
     not_scored: str | None = None
 

@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from edgeperf.agent.board import available_memory_bytes
 from edgeperf.agent.run import loadgen
 from edgeperf.agent.run.calibrate import calibrate, chunk_size, hints_for
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.child import fail
+from edgeperf.agent.run.harness import empty_ns
 from edgeperf.agent.run.jobs import Calibrated, Done, LoadPlan, WorkerJob
 from edgeperf.agent.run.priority import Priority
-from edgeperf.agent.run.shared import PROGRESS, Shared
+from edgeperf.agent.run.shared import COMPLETING, PROGRESS, Shared
 from edgeperf.agent.run.sut import (
     Issue,
     Service,
@@ -49,6 +52,7 @@ class Leader:
         self._team = team
         self._samples = samples
         self._priority = priority
+        self._handover_ns = 0.0
 
     def lead(self, member: Member, channel: "Channel") -> None:
         """Run the test from calibration to the last log line."""
@@ -61,7 +65,8 @@ class Leader:
         channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
         self.test(plan, settings, member=member, found=found, failed=partial(fail, channel))
         self._team.stop()
-        channel.say(_done(plan.scenario, self._shared, plan.samples_per_query, self._samples))
+        done = _done(plan.scenario, self._shared, plan.samples_per_query, self._samples)
+        channel.say(msgspec.structs.replace(done, handover_ns=self._handover_ns))
 
     def test(
         self,
@@ -86,10 +91,13 @@ class Leader:
         if plan.scenario == "Server" and job.workers > 1:
             service = Service(job, shared, team=team, priority=self._priority, failed=failed)
             service.start(member)
+            self._handover_ns = service.handover_ns
             issue: Issue = service.issue
         else:
+            if plan.scenario == "MultiStream" and job.workers > 1:
+                self._handover_ns = empty_ns(partial(team.share, ()))
             issue = issue_for(plan.scenario, job, shared, team=team, member=member, found=found)
-        shared.words[PROGRESS] = 0
+        shared.words[PROGRESS] = shared.words[COMPLETING] = 0
         os.sched_setaffinity(0, job.housekeeping)  # LoadGen's threads are born there
         loadgen.run(
             plan,
@@ -195,4 +203,5 @@ def _done(scenario: str, shared: Shared, samples_per_query: int, opened: Samples
         window_start_mono_ns=shared.start_ns[0],
         window_end_mono_ns=int(shared.end_array[:count].max()) if count else time.monotonic_ns(),
         peak_rss_bytes=peak_rss_bytes(),
+        completing_ns=shared.words[COMPLETING],
     )

@@ -10,7 +10,7 @@ from edgeperf.agent.run.jobs import Prepared, WorkerJob
 from edgeperf.agent.run.memory import Field, map_fields
 
 #: Places in the array of control words.
-PROGRESS, GENERATION, COUNT, MODE, CHUNK, CALL, DONE = range(7)
+PROGRESS, GENERATION, COUNT, MODE, CHUNK, CALL, COMPLETING, DONE = range(8)
 
 #: Most queries (Offline: samples) whose times one test keeps. 600 s at 9 µs.
 CAPACITY = 1 << 26

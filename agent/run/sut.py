@@ -12,10 +12,11 @@ from functools import partial
 
 import mlperf_loadgen as lg
 
+from edgeperf.agent.run.harness import empty_ns
 from edgeperf.agent.run.jobs import WorkerJob
 from edgeperf.agent.run.priority import Priority
-from edgeperf.agent.run.shared import PROGRESS, Answers, Shared
-from edgeperf.agent.run.team import LAST, Member, Team, unpack_answers
+from edgeperf.agent.run.shared import COMPLETING, PROGRESS, Answers, Shared
+from edgeperf.agent.run.team import LAST, NOTHING, Member, Team, unpack_answers
 
 Issue = Callable[[Sequence[int], Sequence[int]], None]
 
@@ -139,9 +140,12 @@ def offline_issue(shared: Shared, team: Team, chunk_for: Callable[[int], int]) -
         start_ns[base] = now()
 
         def finished(begin: int, end: int) -> None:
+            began = now()
             complete(responses(ids[begin:end], indices[begin:end]))
-            end_array[base + begin : base + end] = now()
+            ended = now()
+            end_array[base + begin : base + end] = ended
             words[PROGRESS] = base + end
+            words[COMPLETING] += ended - began
 
         team.take_all(indices, chunk_for(len(indices)), finished)
 
@@ -162,6 +166,9 @@ class Service:
         team: All workers.
         priority: For the thread that infers.
         failed: Told of an error in a thread; must not return.
+
+    Attributes:
+        handover_ns: What a query takes that asks a follower for nothing.
     """
 
     def __init__(
@@ -178,6 +185,7 @@ class Service:
         self._team = team
         self._priority = priority
         self._failed = failed
+        self.handover_ns = 0.0
         self._issued = 0
         self._done_here = 0
         self._done_there = 0
@@ -186,10 +194,16 @@ class Service:
     def start(self, member: Member) -> None:
         """Set all workers to serve; the leader serves as *member*."""
         self._team.serve()
+        self.handover_ns = empty_ns(self._ask_for_nothing)
         for work in (partial(self._infer, member), self._complete):
             thread = threading.Thread(target=self._guard, args=(work,), daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def _ask_for_nothing(self) -> None:
+        """Hand on a query without a sample and wait for it; only followers serve yet."""
+        self._team.issue(0, NOTHING, 0)
+        os.read(self._job.wiring.answers[0], len(LAST))
 
     def end(self) -> None:
         """Send the workers back to idle; LoadGen has every answer by now."""

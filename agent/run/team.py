@@ -36,6 +36,8 @@ SHORTEST_WATCH_NS = 10_000
 _TICKET = struct.Struct("<i")
 #: One query of Server: LoadGen's response id, the sample, the query's number.
 _QUERY = struct.Struct("<qii")
+#: Stands for no sample: a query that asks for nothing.
+NOTHING = -1
 #: Stands for no query: the end of a service.
 LAST = _QUERY.pack(0, 0, -1)
 
@@ -96,7 +98,8 @@ class Member:
         answer, unpack = self.answer, _QUERY.unpack
         while (record := os.read(self._tickets, _QUERY.size)) != LAST:
             _, index, _ = unpack(record)
-            answer(index)
+            if index != NOTHING:
+                answer(index)
             give(record)
 
     def give_back(self, record: bytes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from edgeperf.agent.board import WindowConditions, doubts
 from edgeperf.agent.result import Accuracy, Performance, Reason, Severity, Status, Verdict
+from edgeperf.agent.run.harness import HONEST
 from edgeperf.agent.spec import Preset, RunSpec
 from edgeperf.datasets import is_task_file
 
@@ -128,6 +129,7 @@ def performance_reasons(performance: Performance | None) -> Iterator[Reason]:
     for error in loadgen.errors:
         yield _reason("loadgen-error", Severity.INVALID, f"LoadGen: {error}")
     yield from _offline_reasons(performance)
+    yield from _harness_reasons(performance)
     watch = performance.stopwatch
     if watch is not None and not watch.agrees:
         yield _reason(
@@ -136,6 +138,19 @@ def performance_reasons(performance: Performance | None) -> Iterator[Reason]:
             "LoadGen's latencies and the second stopwatch differ by up to"
             f" {watch.worst_difference_ns / 1e3:.1f} µs",
         )
+
+
+def _harness_reasons(performance: Performance) -> Iterator[Reason]:
+    """Judge whether the model is slow enough to be told from the harness."""
+    added_ns, model_ns = performance.harness_ns, performance.calibrated_latency_ns
+    if added_ns is None or not model_ns or model_ns >= HONEST * added_ns:
+        return
+    what = "sample" if performance.latency_ns is None else "query"
+    text = (
+        f"the harness adds {added_ns / 1e3:.1f} µs to a {what} of {model_ns / 1e3:.1f} µs; what"
+        f" takes less than {HONEST} times as long is measured together with it"
+    )
+    yield _reason("harness-share", Severity.SUSPECT, text)
 
 
 def _offline_reasons(performance: Performance) -> Iterator[Reason]:
