@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "MLPerf power: a ranging and a testing run through SPEC PTDaemon.",
     ),
     "doctor": ("doctor:doctor", "Tell what this board can measure and what is missing."),
+    "overhead": ("overhead:overhead", "Measure what edgeperf itself adds on this board."),
     "agent": ("agent:agent", "Serve a coordinator: the service on a board."),
     "service": ("service:service", "Install edgeperf as a service of this system."),
     "coordinator": ("coordinator:coordinator", "Collect a fleet's results and give it work."),

@@ -214,7 +214,7 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
     fields["parts"] = dict(_pair("--part", text) for text in fields.pop("parts", ()))
     fields["shapes"] = shapes_of(fields.pop("shapes", ()))
     if "cores" in fields:
-        fields["cores"] = _cores(fields["cores"])
+        fields["cores"] = cores_of(fields["cores"])
     if "clock" in fields:
         fields["clock_hz"] = _hertz(fields.pop("clock"))
     if "target_latency" in fields:
@@ -289,7 +289,12 @@ def _shape(name: str, text: str) -> tuple[int, ...]:
     return shape
 
 
-def _cores(text: str) -> tuple[int, ...]:
+def cores_of(text: str) -> tuple[int, ...]:
+    """Return the cores that *text* names: ``2,3`` or ``0-3``.
+
+    Raises:
+        SpecError: It names none that way.
+    """
     cores: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -96,11 +96,11 @@ def _performance(result: Result) -> list[tuple[str, str]]:
     head = performance.headline
     if head is not None:
         label, remark = _HEADLINES.get(head.name, (head.name, ""))
-        value = _time(head.value) if head.unit == "ns" else f"{head.value:,.1f} {head.unit}"
+        value = time_text(head.value) if head.unit == "ns" else f"{head.value:,.1f} {head.unit}"
         remarks = [remark] if remark else []
         if performance.target_latency_ns is not None and performance.loadgen is not None:
             kept = "kept" if performance.loadgen.valid else "NOT kept"
-            remarks.append(f"bound of {_time(performance.target_latency_ns)} at p99 {kept}")
+            remarks.append(f"bound of {time_text(performance.target_latency_ns)} at p99 {kept}")
         if result.accuracy.passed is False:
             remarks.append("UNGATED: accuracy missed")
         rows.append((label, f"{value} ({'; '.join(remarks)})" if remarks else value))
@@ -110,7 +110,7 @@ def _performance(result: Result) -> list[tuple[str, str]]:
     watch = performance.stopwatch
     if watch is not None:
         word = "agrees" if watch.agrees else "DISAGREES"
-        within = _time(watch.worst_difference_ns)
+        within = time_text(watch.worst_difference_ns)
         rows.append(("second stopwatch", f"{word}, within {within} at p50, p90, p99"))
     return rows
 
@@ -118,7 +118,7 @@ def _performance(result: Result) -> list[tuple[str, str]]:
 def _percentiles(latency: Percentiles) -> str:
     names = ("p50", "p90", "p99", "p99_9", "max")
     return ", ".join(
-        f"{name.replace('_', '.')} {_time(float(getattr(latency, name)))}" for name in names
+        f"{name.replace('_', '.')} {time_text(float(getattr(latency, name)))}" for name in names
     )
 
 
@@ -128,11 +128,12 @@ def _load(performance: Performance) -> str:
         f" {performance.duration_ns / 1e9:.1f} s: {performance.throughput_sps:,.1f} samples/s"
     )
     if performance.target_latency_ns is not None:
-        text += f"; bound {_time(performance.target_latency_ns)} at p99"
+        text += f"; bound {time_text(performance.target_latency_ns)} at p99"
     return text
 
 
-def _time(nanoseconds: float) -> str:
+def time_text(nanoseconds: float) -> str:
+    """Return a time with the unit that suits it, four digits."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if nanoseconds >= size:
             return f"{nanoseconds / size:.4g} {unit}"

@@ -1,0 +1,104 @@
+"""``edgeperf overhead``: what the harness adds on this board, and what is slow enough for it."""
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from edgeperf.agent.cli.console import stdout_console
+from edgeperf.agent.cli.run import cores_of
+from edgeperf.agent.cli.summary import time_text
+from edgeperf.agent.spec import RunSpec
+
+if TYPE_CHECKING:
+    from edgeperf.agent.run.overhead import Overhead
+
+#: Exit status when a model was asked about that is too fast in some scenario.
+EXIT_TOO_FAST = 1
+_WAYS = {
+    "watch": "both watch a word in shared memory",
+    "event": "both sleep on a counting event",
+    "pipe": "both sleep on a pipe",
+}
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--backend", help="Runtime for MODEL; default: what fits the file.")
+@click.option("--cores", metavar="LIST", help="Cores to use, such as 2,3 or 0-3; default: all.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads for MODEL.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def overhead(
+    model: str | None,
+    backend: str | None,
+    cores: str | None,
+    threads: int,
+    as_json: bool,  # noqa: FBT001 - click passes flags by name
+) -> int:
+    """Measure what edgeperf itself adds on this board, in some ten seconds.
+
+    With MODEL, also whether that model is slow enough to be measured honestly: at least
+    twenty times as slow as what is added. Exit status: 0 when it is, or without MODEL;
+    1 when it is too fast in some scenario.
+    """
+    from edgeperf.agent.run.overhead import overhead as measure  # noqa: PLC0415 - brings numpy
+
+    asked = None
+    used = None if cores is None else cores_of(cores)
+    if model is not None:
+        asked = RunSpec(model=model, backend=backend, threads=threads, cores=used)
+    console = Console(stderr=True)
+    with console.status("measuring") as status:
+        found = measure(asked, used, lambda text: status.update(escape(text)))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    else:
+        _show(found)
+    return 0 if all(share.honest for share in found.shares) else EXIT_TOO_FAST
+
+
+def _show(found: "Overhead") -> None:
+    console = stdout_console()
+    table = _table("scenario", "workers", "added p50", "added p90", "honest from")
+    for each in found.added:
+        table.add_row(
+            each.scenario,
+            str(each.workers),
+            f"{time_text(each.p50_ns)} per {each.per}",
+            "" if each.p90_ns is None else time_text(each.p90_ns),
+            f"{time_text(each.honest_ns)} per {each.per}",
+        )
+    console.print(table)
+    console.print(
+        f"\none look at the clock {time_text(found.clock_ns)}, a bare call of the null session"
+        f" {time_text(found.bare_ns)}\n"
+    )
+    table = _table("waking another process", "where", "there and back", "p90", "after 3 ms idle")
+    for wakeup in found.wakeups:
+        paused = wakeup.paused_p50_ns
+        table.add_row(
+            _WAYS[wakeup.way],
+            wakeup.where,
+            time_text(wakeup.p50_ns),
+            time_text(wakeup.p90_ns),
+            "" if paused is None else time_text(paused),
+        )
+    console.print(table)
+    if found.model is not None:
+        console.print()
+        table = _table(found.model, "takes", "share added", "measured honestly")
+        for share in found.shares:
+            word = "yes" if share.honest else "NO: too fast"
+            taken = time_text(share.model_ns)
+            table.add_row(share.scenario, taken, f"{share.share:.2%}", word)
+        console.print(table)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(escape(column))
+    return table

@@ -1,0 +1,100 @@
+"""``edgeperf overhead`` tells what the harness adds here, and what is slow enough for it."""
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Product
+
+from edgeperf.agent.result import LoadGen, Percentiles, Stopwatch
+from edgeperf.agent.run.harness import HONEST, added_ns, added_offline_ns, empty_ns
+from edgeperf.agent.run.jobs import Done
+
+SCENARIOS = ["SingleStream", "MultiStream", "Server", "Offline"]
+CORES = sorted(os.sched_getaffinity(0))
+
+
+def asked(product: "Product", *arguments: str, code: int | None = 0) -> dict[str, Any]:
+    """Call the command and return what it found."""
+    outcome = product.call("overhead", *arguments, "--json")
+    assert code is None or outcome.code == code, outcome.stderr
+    found: dict[str, Any] = json.loads(outcome.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_every_scenario_and_every_way_of_waking_is_measured(product: "Product") -> None:
+    """Each has a time above nothing, and a model must be twenty times as slow."""
+    found = asked(product)
+    assert sorted(each["scenario"] for each in found["added"]) == sorted(SCENARIOS)
+    for each in found["added"]:
+        assert each["p50_ns"] > 0
+        assert each["honest_ns"] == HONEST * each["p50_ns"]
+        assert each["per"] == ("sample" if each["scenario"] == "Offline" else "query")
+    where = {wakeup["where"] for wakeup in found["wakeups"]}
+    assert where == ({"other core", "same core"} if len(CORES) > 1 else {"same core"})
+    ways = {wakeup["way"] for wakeup in found["wakeups"] if wakeup["where"] == "other core"}
+    assert ways == ({"watch", "event", "pipe"} if len(CORES) > 1 else set())
+    assert all(wakeup["p90_ns"] >= wakeup["p50_ns"] > 0 for wakeup in found["wakeups"])
+    assert found["bare_ns"] >= 0
+    assert found["model"] is None
+    text = product.call("overhead")
+    assert text.code == 0, text.stderr
+    assert all(scenario in text.stdout for scenario in SCENARIOS)
+
+
+@pytest.mark.slow
+def test_model_is_laid_beside_it(product: "Product") -> None:
+    """The exit status says whether the model is slow enough in every scenario."""
+    found = asked(product, "digits", "--cores", str(CORES[-1]), code=None)
+    limits = {each["scenario"]: each["honest_ns"] for each in found["added"]}
+    assert {share["scenario"] for share in found["shares"]} == set(SCENARIOS)
+    for share in found["shares"]:
+        assert share["model_ns"] > 0
+        assert share["honest"] == (share["model_ns"] >= limits[share["scenario"]])
+
+
+def test_bad_input_is_one_line(product: "Product") -> None:
+    """A model or a core that is not there ends the command before anything is measured."""
+    for arguments in (("nosuch",), ("--cores", "4096"), ("--cores", "x")):
+        outcome = product.call("overhead", *arguments)
+        assert outcome.code == 2
+        assert outcome.stdout == ""
+        assert outcome.stderr.splitlines()[-1].startswith("edgeperf: ")
+
+
+def percentiles(p50_ns: float) -> Percentiles:
+    """Return percentiles of which only the median counts."""
+    return Percentiles(min=0, mean=0, p50=p50_ns, p90=0, p95=0, p97=0, p99=0, p99_9=0, max=0)
+
+
+def test_added_is_handing_over_and_what_the_stopwatch_does_not_see() -> None:
+    """6 µs to hand over, and 100.9 µs by LoadGen where the inner stopwatch saw 100."""
+    loadgen = LoadGen(
+        version="", valid=True, reasons=(), errors=(), settings={}, latency_ns={"p50": 100_900.0}
+    )
+    watch = Stopwatch(latency_ns=percentiles(100_000.0), worst_difference_ns=0.0, agrees=True)
+    assert added_ns(loadgen, watch, Done(handover_ns=6_000.0)) == 6_900.0
+    assert added_ns(loadgen, None, Done(handover_ns=6_000.0)) is None
+
+
+def test_offline_adds_completions_and_the_lists_that_loadgen_makes() -> None:
+    """1,000 samples: 1 s by LoadGen, 0.9 s by ours, 0.05 s of them completions."""
+    done = Done(
+        samples=1_000,
+        window_start_mono_ns=0,
+        window_end_mono_ns=900_000_000,
+        completing_ns=50_000_000,
+    )
+    assert added_offline_ns(1_000.0, done) == pytest.approx(150_000.0)
+    assert added_offline_ns(None, done) is None
+
+
+def test_empty_query_is_timed_by_its_median() -> None:
+    """It is asked as often as it was told."""
+    asked_for: list[int] = []
+    assert empty_ns(lambda: asked_for.append(1), 51) > 0
+    assert len(asked_for) == 51
