@@ -103,7 +103,7 @@ class Crew:
         while len(here) * RECORD + len(there) < len(indices) * RECORD:
             if select.select([self.answers], [], [], 0.01)[0]:
                 there += os.read(self.answers, 1 << 16)
-        self.team.end_service()
+        self.team.end_service(servers=1)
         leader.join()
         found = sorted(unpack_answers(b"".join(here) + there), key=lambda record: record[2])
         asked = [(1_000 + number, index, number) for number, index in enumerate(indices)]

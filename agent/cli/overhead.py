@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from edgeperf.agent.cli.console import stdout_console
-from edgeperf.agent.cli.run import cores_of
 from edgeperf.agent.cli.summary import time_text
+from edgeperf.agent.cli.values import cores_of
 from edgeperf.agent.spec import RunSpec
 
 if TYPE_CHECKING:

@@ -3,11 +3,10 @@
 import contextlib
 import fcntl
 import json
-import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,14 @@ import msgspec
 
 from edgeperf.agent.cli.console import stdout_may_close
 from edgeperf.agent.cli.ending import ending_of, ignore_signals
+from edgeperf.agent.cli.values import (
+    BatchSize,
+    cores_of,
+    hertz,
+    milliseconds,
+    pair,
+    shapes_of,
+)
 from edgeperf.agent.events import Event, Failed, Finished, Phase, Progress
 from edgeperf.agent.result import Result, Status, result_to_json
 from edgeperf.agent.spec import (
@@ -39,24 +46,11 @@ _OPTIONS = {
     "min_query_count": "--min-queries",
     "stall_s": "--stall",
 }
-#: More than any kernel is built for (CONFIG_NR_CPUS).
-_MOST_CORES = 8192
 _EXIT = {Status.VALID: 0, Status.SUSPECT: 1, Status.INVALID: 1}
 
 
 def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choice[str]:
     return click.Choice([member.value for member in kind], case_sensitive=False)
-
-
-class _Batch(click.ParamType[int | str]):
-    name = "N|auto"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        if value != "auto" and not value.isdecimal():
-            self.fail(f"{value!r} is neither a number nor auto", param, ctx)
-        return int(value) if value.isdecimal() else value
 
 
 @click.command()
@@ -91,7 +85,7 @@ class _Batch(click.ParamType[int | str]):
 @click.option("--target-latency", type=float, metavar="MS", help="Server: bound; default: task's.")
 @click.option("--min-duration", type=float, metavar="S", help="Instead of the preset's.")
 @click.option("--min-queries", "min_query_count", type=int, help="Instead of the preset's.")
-@click.option("--batch", type=_Batch(), help="Offline: samples per inference.  [1]")
+@click.option("--batch", type=BatchSize(), help="Offline: samples per inference.  [1]")
 @click.option("--no-realtime", is_flag=True, help="Never take real-time priority.")
 @click.option("--no-accuracy", is_flag=True, help="Skip the accuracy test; the result says so.")
 @click.option(
@@ -210,17 +204,17 @@ def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
         _check_text(name, value)
     fields["accuracy"] = not fields.pop("no_accuracy", False)
     fields["realtime"] = not fields.pop("no_realtime", False)
-    fields["options"] = dict(_pair("--option", text) for text in fields.pop("options", ()))
-    fields["parts"] = dict(_pair("--part", text) for text in fields.pop("parts", ()))
+    fields["options"] = dict(pair("--option", text) for text in fields.pop("options", ()))
+    fields["parts"] = dict(pair("--part", text) for text in fields.pop("parts", ()))
     fields["shapes"] = shapes_of(fields.pop("shapes", ()))
     if "cores" in fields:
         fields["cores"] = cores_of(fields["cores"])
     if "clock" in fields:
-        fields["clock_hz"] = _hertz(fields.pop("clock"))
+        fields["clock_hz"] = hertz(fields.pop("clock"))
     if "target_latency" in fields:
         fields["target_latency_ms"] = fields.pop("target_latency")
     if "min_duration" in fields:
-        fields["min_duration_ms"] = _milliseconds("--min-duration", fields.pop("min_duration"))
+        fields["min_duration_ms"] = milliseconds("--min-duration", fields.pop("min_duration"))
     try:
         return spec_from_mapping(json.loads(json.dumps(fields)))
     except SpecError as error:
@@ -246,60 +240,3 @@ def _check_text(name: str, value: object) -> None:
 
 def _is_given(value: object) -> bool:
     return value is not None and value is not False and value != ()
-
-
-def _milliseconds(option: str, seconds: float) -> int:
-    if not math.isfinite(seconds):
-        raise SpecError(f"{option} {seconds}: expected a number of seconds")
-    return round(seconds * 1000)
-
-
-def _hertz(text: str) -> int | str:
-    if text == "max":
-        return text
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([MG])Hz", text, re.IGNORECASE)
-    if found is None:
-        raise SpecError(f"--clock {text}: expected max, or a frequency such as 1.5GHz or 1500MHz")
-    return round(float(found[1]) * (1e9 if found[2] in "Gg" else 1e6))
-
-
-def _pair(option: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise SpecError(f"{option} {text}: expected NAME=VALUE")
-    return name, value
-
-
-def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Read ``--input NAME=SHAPE``, as often as it was given.
-
-    Raises:
-        SpecError: One is not that.
-    """
-    return {name: _shape(name, text) for name, text in (_pair("--input", text) for text in texts)}
-
-
-def _shape(name: str, text: str) -> tuple[int, ...]:
-    try:
-        shape = tuple(int(axis) for axis in text.split(","))
-    except ValueError:
-        shape = ()
-    if not shape or any(axis < 1 for axis in shape):
-        raise SpecError(f"--input {name}={text}: expected sizes such as 1,224,224,3")
-    return shape
-
-
-def cores_of(text: str) -> tuple[int, ...]:
-    """Return the cores that *text* names: ``2,3`` or ``0-3``.
-
-    Raises:
-        SpecError: It names none that way.
-    """
-    cores: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        known = all(word.isdecimal() and int(word) < _MOST_CORES for word in (first, last or first))
-        if not known or int(last or first) < int(first):
-            raise SpecError(f"--cores {text}: expected numbers such as 2,3 or 0-3")
-        cores += range(int(first), int(last or first) + 1)
-    return tuple(cores)

@@ -109,7 +109,7 @@ def _examined(
     **given: str | None,
 ) -> "Examined":
     """Have MODEL described, and samples answered where a task is given."""
-    from edgeperf.agent.cli.run import shapes_of  # noqa: PLC0415 - loads nothing more
+    from edgeperf.agent.cli.values import shapes_of  # noqa: PLC0415 - loads nothing more
     from edgeperf.agent.run.examination import look_at  # noqa: PLC0415 - numpy, only here
     from edgeperf.agent.spec import spec_from_mapping  # noqa: PLC0415
 

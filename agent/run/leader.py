@@ -16,10 +16,10 @@ from edgeperf.agent.run.child import fail
 from edgeperf.agent.run.harness import empty_ns
 from edgeperf.agent.run.jobs import Calibrated, Done, LoadPlan, WorkerJob
 from edgeperf.agent.run.priority import Priority
+from edgeperf.agent.run.service import SMALL_SHARE, InlineService, Service
 from edgeperf.agent.run.shared import COMPLETING, PROGRESS, Shared
 from edgeperf.agent.run.sut import (
     Issue,
-    Service,
     offline_issue,
     serial_issue,
     shared_issue,
@@ -89,7 +89,9 @@ class Leader:
         job, shared, team = self._job, self._shared, self._team
         service = None
         if plan.scenario == "Server" and job.workers > 1:
-            service = Service(job, shared, team=team, priority=self._priority, failed=failed)
+            small = found.latency_ns < SMALL_SHARE * plan.target_latency_ns
+            kind = InlineService if small else Service
+            service = kind(job, shared, team=team, priority=self._priority, failed=failed)
             service.start(member)
             self._handover_ns = service.handover_ns
             issue: Issue = service.issue
@@ -104,7 +106,7 @@ class Leader:
             settings,
             samples=(job.prepared.library_size, job.prepared.slots),
             issue=guarded(issue, failed),
-            load=_guarded_load(partial(self._load, infers=service is None), failed),
+            load=_guarded_load(partial(self._load, infers=type(service) is not Service), failed),
         )
         self._priority.give_back()
         if service is not None:

@@ -234,9 +234,13 @@ class Team:
         os.set_blocking(self._taking, True)
         self._start(SERVE)
 
-    def end_service(self) -> None:
-        """End :meth:`serve`, and the leader's own; followers are idle again afterwards."""
-        for _ in (*self._wake, self):
+    def end_service(self, servers: int = 0) -> None:
+        """End :meth:`serve`; followers are idle again afterwards.
+
+        Args:
+            servers: How many serve in the leader's process.
+        """
+        for _ in range(len(self._wake) + servers):
             os.write(self._tickets, LAST)
         self._join()
         os.set_blocking(self._taking, False)

@@ -24,7 +24,7 @@ from benchmarks.growth import growth
 from benchmarks.machine import machine
 from benchmarks.memory import memory
 from benchmarks.report import report
-from benchmarks.rounds import Round, Settings, bound_ns
+from benchmarks.rounds import SCENARIOS, Round, Settings, bound_ns
 from benchmarks.rows import Facts, Record, load, save
 from benchmarks.target import BUNDLED, TARGETS, Target, opened, reachable
 
@@ -40,6 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="MODEL[:PRECISION]@BACKEND")
     parser.add_argument("--short", action="store_true", help="seconds, for CI; proves nothing")
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="only these")
     parser.add_argument("--rounds", type=int, help="repetitions (5)")
     parser.add_argument("--seconds", type=float, help="least length of a measurement (0.7)")
     parser.add_argument("--patience", type=float, default=0.0, help="wait for a quiet machine")
@@ -95,6 +96,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         server_rounds=min(rounds, base.server_rounds),
         seconds=args.seconds or base.seconds,
         patience_s=args.patience,
+        scenarios=tuple(args.scenario or SCENARIOS),
     )
 
 

@@ -47,8 +47,9 @@ def goals(record: Record, lines: list[Line]) -> list[Goal]:
     found: list[Goal] = []
     for target, facts in record.facts.items():
         own = {key[1:]: line for key, line in table.items() if key[0] == target}
-        for part in (_single, _multi, _offline, _server):
-            found += part(target, facts, own)
+        for scenario, part in _PARTS.items():
+            if (scenario, EDGEPERF) in own:
+                found += part(target, facts, own)
     return found
 
 
@@ -119,9 +120,10 @@ def _offline(target: str, facts: Facts, own: Lines) -> Iterator[Goal]:
 
 
 def _server(target: str, facts: Facts, own: Lines) -> Iterator[Goal]:
-    mine = own.get(("Server", EDGEPERF))
-    if mine is None:
-        return
+    mine = own["Server", EDGEPERF]
     best = max((own["Server", peer] for peer in PEERS), key=lambda line: line.ratios["sps"].value)
     text = f"Server rate at p99 ≤ {facts.bound_ns / MS:g} ms / best peer ({best.contestant})"
     yield _least(target, text, _over(mine, best, "sps"), 1.0)
+
+
+_PARTS = {"SingleStream": _single, "MultiStream": _multi, "Offline": _offline, "Server": _server}

@@ -16,6 +16,7 @@ from edgeperf.datasets.assets import BUNDLED
 
 _MODEL = str(BUNDLED / "digits_f32.tflite")  # any file will do
 _NULL = [_MODEL, "--backend", "null", "--min-duration", "0.01"]
+_MULTI = ["--scenario", "MultiStream", "--min-queries", "1000"]
 _FEATURES = 64
 
 
@@ -30,7 +31,7 @@ def growth(*, short: bool) -> list[dict[str, Any]]:
         for count in ((1, 100) if short else (1, 1_000, 10_000, 50_000))
     ]
     rows += [
-        _row("workers", count, run([*_NULL, "--scenario", "Offline", "--workers", str(count)]))
+        _row("workers", count, run([*_NULL, *_MULTI, "--workers", str(count)]))
         for count in range(1, len(usable_cores()) + 1)
     ]
     return rows

@@ -1,11 +1,11 @@
 """Two harnesses that one writes first: worker processes behind a queue, and behind pipes.
 
-LoadGen stays in the parent; every sample is sent to a worker by its number, and a thread
-completes what comes back. Inputs are already in the workers, so only numbers travel,
-which is better than most such harnesses do.
+LoadGen stays in the parent, and a thread there completes what comes back.
 
-* ``queue``: one queue for all workers, one for all answers.
-* ``pipe``: a pipe per worker; who has answered gets the next sample.
+* ``queue``: one queue for all workers, one for all answers. Inputs are already in the
+  workers and only numbers travel, which is better than most such harnesses do.
+* ``pipe``: a pipe per worker; who has answered gets the next sample. The samples are with
+  LoadGen, as in most such harnesses, so inputs travel.
 """
 
 import multiprocessing
@@ -17,16 +17,22 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
 import mlperf_loadgen as lg
+import numpy as np
 from benchmarks.bare import open_inputs
 from benchmarks.drive import figures, log_settings, settings_for
 from benchmarks.protocol import Command, Figures
+from numpy.typing import NDArray
 
+from edgeperf.agent.run.answer import load_session
 from edgeperf.agent.run.jobs import WorkerJob
+from edgeperf.agent.run.memory import map_fields
 from edgeperf.agent.run.process import die_with
 
 _START = multiprocessing.get_context("fork")  # no runtime is loaded yet
 
-Sample = tuple[int, int]
+#: LoadGen's response id, and where the sample is or the sample itself.
+Sample = tuple[int, Any]
+Infer = Callable[[Any], object]
 
 
 class Naive:
@@ -75,8 +81,8 @@ class Queued:
     def __init__(self, job: WorkerJob, cores: Sequence[int]) -> None:
         tasks: Any = _START.Queue()
         self._answers: Any = _START.Queue()
-        self.send: Callable[[Sample], None] = tasks.put
-        self.pids = [_start(job, core, tasks.get, self._answers.put) for core in cores]
+        self.send: Callable[[tuple[int, int]], None] = tasks.put
+        self.pids = [_start(job, core, tasks.get, self._answers.put, _by_number) for core in cores]
         for _ in cores:
             self._answers.get()
         threading.Thread(target=self._collect, daemon=True).start()
@@ -94,25 +100,30 @@ class Piped:
     """
 
     def __init__(self, job: WorkerJob, cores: Sequence[int]) -> None:
+        self._blocks = list(map_fields(job.wiring.inputs, job.prepared.fields).values())
         self.pids = []
         self._idle: list[Connection] = []
-        self._waiting: deque[Sample] = deque()
+        self._waiting: deque[tuple[int, int]] = deque()
         self._lock = threading.Lock()
         for core in cores:
             ours, theirs = _START.Pipe()
-            self.pids.append(_start(job, core, theirs.recv, theirs.send))
+            self.pids.append(_start(job, core, theirs.recv, theirs.send, _by_value))
             self._idle.append(ours)
         for end in self._idle:
             end.recv()
         threading.Thread(target=self._collect, args=(list(self._idle),), daemon=True).start()
 
-    def send(self, sample: Sample) -> None:
+    def send(self, sample: tuple[int, int]) -> None:
         """Hand on a sample, now or when a worker is idle."""
         with self._lock:
             if self._idle:
-                self._idle.pop().send(sample)
+                self._idle.pop().send(self._with_inputs(sample))
             else:
                 self._waiting.append(sample)
+
+    def _with_inputs(self, sample: tuple[int, int]) -> Sample:
+        number, index = sample
+        return number, [block[index % len(block)] for block in self._blocks]
 
     def _collect(self, ends: list[Connection]) -> None:
         while True:
@@ -121,32 +132,61 @@ class Piped:
                 number = end.recv()
                 with self._lock:
                     if self._waiting:
-                        end.send(self._waiting.popleft())
+                        end.send(self._with_inputs(self._waiting.popleft()))
                     else:
                         self._idle.append(end)
                 _complete(number)
 
 
 def _start(
-    job: WorkerJob, core: int, take: Callable[[], Sample], give: Callable[[int], None]
+    job: WorkerJob,
+    core: int,
+    take: Callable[[], Sample],
+    give: Callable[[int], None],
+    opened: Callable[[WorkerJob], Infer],
 ) -> int:
-    worker = _START.Process(target=_work, args=(job, core, take, give), daemon=True)
+    arguments = (job, core, take, give, opened)
+    worker = _START.Process(target=_work, args=arguments, daemon=True)
     worker.start()
     return worker.pid or 0
 
 
 def _work(
-    job: WorkerJob, core: int, take: Callable[[], Sample], give: Callable[[int], None]
+    job: WorkerJob,
+    core: int,
+    take: Callable[[], Sample],
+    give: Callable[[int], None],
+    opened: Callable[[WorkerJob], Infer],
 ) -> None:
     die_with(os.getppid())
     os.sched_setaffinity(0, {core})
-    session, _ = open_inputs(job)
+    infer = opened(job)
     give(0)
-    slots = job.prepared.slots
     while True:
-        number, index = take()
-        session.infer(index % slots)
+        number, sample = take()
+        infer(sample)
         give(number)
+
+
+def _by_number(job: WorkerJob) -> Infer:
+    """Return what infers a sample of the shared block by its number."""
+    session, _ = open_inputs(job)
+    slots = job.prepared.slots
+    return lambda index: session.infer(index % slots)
+
+
+def _by_value(job: WorkerJob) -> Infer:
+    """Return what infers a sample that it is given."""
+    session = load_session(job.sut)
+    blocks = [np.zeros((1, *field.shape[1:]), field.dtype) for field in job.prepared.fields]
+    session.bind(blocks)
+
+    def infer(sample: list[NDArray[Any]]) -> None:
+        for block, array in zip(blocks, sample, strict=True):
+            block[0] = array
+        session.infer(0)
+
+    return infer
 
 
 def _complete(number: int) -> None:

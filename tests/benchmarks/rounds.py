@@ -12,6 +12,7 @@ from benchmarks.quiet import Onlooker, wait_for_quiet
 from benchmarks.rows import Row
 from benchmarks.target import Target
 
+SCENARIOS = ("SingleStream", "MultiStream", "Offline", "Server")
 EDGEPERF, BARE, PLAIN, APP = "edgeperf", "bare", "plain", "benchmark_app"
 #: Server is offered these shares of what bare loops on all cores would carry.
 LOADS = (0.6, 0.75, 0.85, 0.92)
@@ -28,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         rounds: Repetitions.
         server_rounds: Repetitions of Server.
         patience_s: How long to wait before a measurement for others to be quiet.
+        scenarios: Which.
     """
 
     seconds: float
@@ -35,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     server_rounds: int
     patience_s: float
+    scenarios: tuple[str, ...] = SCENARIOS
 
 
 class Round:
@@ -59,10 +62,11 @@ class Round:
 
     def rows(self) -> Iterator[Row]:
         """Measure."""
-        for scenario in ("SingleStream", "MultiStream", "Offline"):
-            yield from self._all(scenario)
-        if self._number < self._settings.server_rounds:
-            yield from self._server()
+        for scenario in self._settings.scenarios:
+            if scenario != "Server":
+                yield from self._all(scenario)
+            elif self._number < self._settings.server_rounds:
+                yield from self._server()
 
     def _all(self, scenario: str) -> Iterator[Row]:
         actions = list(self._actions(scenario).items())
