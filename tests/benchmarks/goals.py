@@ -17,6 +17,9 @@ US, MS = 1e3, 1e6
 ADDED_SHARE, ADDED_NS = 1.01, 5 * US
 _QUICK_NS = 250 * US
 _MILLIS = 1 * MS
+MB = 1e6
+#: What a process may take beyond runtime and inputs.
+_LIMITS_MB = {"worker": 60.0, "supervisor, its share": 40.0}
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +53,15 @@ def goals(record: Record, lines: list[Line]) -> list[Goal]:
         for scenario, part in _PARTS.items():
             if (scenario, EDGEPERF) in own:
                 found += part(target, facts, own)
-    return found
+    return [*found, *_memory(record)]
+
+
+def _memory(record: Record) -> Iterator[Goal]:
+    for process, limit_mb in _LIMITS_MB.items():
+        for name, size in record.memory.items():
+            if name.startswith(process):
+                found = Estimate(size / MB, size / MB, size / MB)
+                yield _most("memory, MB", name, found, limit_mb)
 
 
 Lines = dict[tuple[str, str], Line]
