@@ -125,7 +125,7 @@ def plan(scenario: str, **changes: object) -> LoadPlan:
 def test_hint_is_a_little_below_the_latency(scenario: str) -> None:
     """LoadGen makes queries for the hint; a run a little faster must not run dry."""
     found = Calibration(latency_ns=2.0 * MS, throughput_sps=500.0)
-    hints = hints_for(plan(scenario), found, 1, available_bytes=100 * GB)
+    hints = hints_for(plan(scenario), found, available_bytes=100 * GB)
     assert 1.5 * MS < hints.latency_ns < 2.0 * MS
 
 
@@ -137,7 +137,7 @@ def test_hint_fits_the_memory_or_is_refused(latency_ns: float, free_gb: float) -
     """
     found = Calibration(latency_ns=latency_ns, throughput_sps=1e9 / latency_ns)
     try:
-        hints = hints_for(plan("SingleStream"), found, 1, available_bytes=int(free_gb * GB))
+        hints = hints_for(plan("SingleStream"), found, available_bytes=int(free_gb * GB))
     except InputError as error:
         said = str(error)
     else:
@@ -150,7 +150,7 @@ def test_hint_fits_the_memory_or_is_refused(latency_ns: float, free_gb: float) -
 def test_offline_is_told_more_than_was_found() -> None:
     """LoadGen's one query must last the minimum duration, also on a faster day."""
     found = Calibration(latency_ns=1.0 * MS, throughput_sps=2000.0)
-    hints = hints_for(plan("Offline"), found, 2, available_bytes=100 * GB)
+    hints = hints_for(plan("Offline"), found, available_bytes=100 * GB)
     assert 2000 < hints.target_qps < 3000
 
 
@@ -158,7 +158,7 @@ def test_server_is_told_the_users_rate() -> None:
     """A rate that the user gave is not doubted, even one that will fail."""
     found = Calibration(latency_ns=20.0 * MS, throughput_sps=50.0)
     load = plan("Server", target_qps=80.0)
-    assert hints_for(load, found, 1, available_bytes=100 * GB).target_qps == 80.0
+    assert hints_for(load, found, available_bytes=100 * GB).target_qps == 80.0
 
 
 def test_accuracy_test_never_asks_for_more_than_the_sut_can() -> None:
@@ -166,4 +166,4 @@ def test_accuracy_test_never_asks_for_more_than_the_sut_can() -> None:
     found = Calibration(latency_ns=20.0 * MS, throughput_sps=50.0)
     for target_qps in (None, 1e6):
         load = plan("Server", accuracy=True, target_qps=target_qps)
-        assert 0 < hints_for(load, found, 1, available_bytes=GB).target_qps <= 50
+        assert 0 < hints_for(load, found, available_bytes=GB).target_qps <= 50

@@ -39,3 +39,19 @@ def test_every_query_is_answered_once(product: "Product", bound_ms: str) -> None
     with np.load(outcome.directory / "latencies.npz") as kept:
         assert kept["latency_ns"].size == performance.queries
         assert (kept["latency_ns"] > 0).all()
+
+
+def test_rate_that_is_found_can_be_kept(product: "Product") -> None:
+    """A model of some microseconds is limited by LoadGen and the hand-over, not by its time.
+
+    The trials that find that out leave nothing behind.
+    """
+    outcome = product.run(*SERVER)
+    assert outcome.code in (0, 1), outcome.stderr
+    performance = outcome.result.performance
+    assert performance is not None
+    assert performance.headline is not None
+    asked, reached = performance.headline.value, performance.throughput_sps
+    assert reached > 0.8 * asked or "run-queue-wait" in outcome.reasons
+    assert not any("trial" in name for name in outcome.result.files)
+    assert not list(outcome.directory.rglob("trial"))

@@ -119,12 +119,11 @@ def chunk_size(throughput_sps: float, workers: int, total: int = 0, batch: int =
     return -(-max(1, by_time, -(-total // MAX_CHUNKS)) // batch) * batch
 
 
-def hints_for(plan: LoadPlan, found: Calibration, workers: int, *, available_bytes: int) -> Hints:
+def hints_for(plan: LoadPlan, found: Calibration, *, available_bytes: int) -> Hints:
     """Return what LoadGen is told.
 
     Raises:
-        InputError: Server: the SUT cannot meet the bound at any rate; or the queries would
-            not fit the memory that is free, or what one test keeps.
+        InputError: The queries would not fit the memory that is free, or what one test keeps.
     """
     # Of the fast ones: a load that passes during calibration must not let LoadGen run dry.
     hint_ns, qps = HINT_SHARE * (found.fast_ns or found.latency_ns), found.throughput_sps
@@ -133,7 +132,7 @@ def hints_for(plan: LoadPlan, found: Calibration, workers: int, *, available_byt
     if plan.scenario == "Offline":
         qps *= OFFLINE_SHARE
     elif plan.scenario == "Server":
-        qps = plan.target_qps or sustainable_qps(found.latency_ns, workers, plan.target_latency_ns)
+        qps = plan.target_qps or qps
     else:
         hint_ns = max(
             hint_ns, min(needed_hint_ns(plan, available_bytes), MOST_HINT_SHARE * found.latency_ns)

@@ -10,7 +10,7 @@ import msgspec
 
 from edgeperf.agent.board import available_memory_bytes
 from edgeperf.agent.run import loadgen
-from edgeperf.agent.run.calibrate import calibrate, chunk_size, hints_for
+from edgeperf.agent.run.calibrate import calibrate, chunk_size, hints_for, sustainable_qps
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.child import fail
 from edgeperf.agent.run.harness import empty_ns
@@ -26,6 +26,7 @@ from edgeperf.agent.run.sut import (
     single_issue,
 )
 from edgeperf.agent.run.team import Member, Team
+from edgeperf.agent.run.trial import TRIAL_BELOW_NS, Test, sustained_qps
 from edgeperf.agent.run.worker import Samples, peak_rss_bytes
 from edgeperf.datasets.base import DatasetError
 
@@ -60,13 +61,22 @@ class Leader:
         self._priority.take()
         found = calibrate(plan, self._team, job.workers, slots, job.prepared.batch)
         self._priority.give_back()
-        hints = hints_for(plan, found, job.workers, available_bytes=available_memory_bytes())
+        test = partial(self.test, member=member, found=found, failed=partial(fail, channel))
+        if plan.scenario == "Server" and not plan.accuracy and plan.target_qps is None:
+            plan = msgspec.structs.replace(plan, target_qps=self._server_qps(plan, found, test))
+        hints = hints_for(plan, found, available_bytes=available_memory_bytes())
         settings = loadgen.settings_for(plan, hints)
+        self._shared.words[PROGRESS] = 0
         channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
-        self.test(plan, settings, member=member, found=found, failed=partial(fail, channel))
+        test(plan, settings)
         self._team.stop()
         done = _done(plan.scenario, self._shared, plan.samples_per_query, self._samples)
         channel.say(msgspec.structs.replace(done, handover_ns=self._handover_ns))
+
+    def _server_qps(self, plan: LoadPlan, found: Calibration, test: Test) -> float:
+        """Return the rate that Server is asked for, unless the user gave one."""
+        qps = sustainable_qps(found.latency_ns, self._job.workers, plan.target_latency_ns)
+        return sustained_qps(plan, qps, test) if found.latency_ns < TRIAL_BELOW_NS else qps
 
     def test(
         self,
