@@ -1,10 +1,14 @@
 """Server with several workers: both ways in which the leader answers complete every query."""
 
+import contextlib
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+
+from edgeperf.agent.events import Phase
 
 if TYPE_CHECKING:
     from conftest import Product
@@ -55,3 +59,27 @@ def test_rate_that_is_found_can_be_kept(product: "Product") -> None:
     assert reached > 0.8 * asked or "run-queue-wait" in outcome.reasons
     assert not any("trial" in name for name in outcome.result.files)
     assert not list(outcome.directory.rglob("trial"))
+
+
+def test_one_worker_that_hangs_is_noticed_while_the_other_goes_on(
+    product_with_models: "Product",
+) -> None:
+    """Nobody waits for the end of the test to learn that a query was never answered.
+
+    The rate is beyond what the two can do, so that the follower infers nearly all the time;
+    stopped between two queries it owes no answer, so it is let go and stopped again.
+    """
+    arguments = ("vww", "--preset", "smoke", "--scenario", "Server", "--workers", "2")
+    rate = ("--target-qps", "10000", "--target-latency", "1", "--min-duration", "20")
+    running = product_with_models.start(*arguments, *rate, "--stall", "1")
+    running.wait_for(Phase.PERFORMANCE, percent_above=0.0)
+    follower = running.pid_of("performance/worker1")
+    os.kill(follower, signal.SIGSTOP)
+    while not running.vanishes(within_s=5.0):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(follower, signal.SIGCONT)
+            os.kill(follower, signal.SIGSTOP)
+    outcome = running.finish()
+    assert outcome.reasons["worker-hung"] == "invalid"
+    assert "worker 1 has not answered its query" in outcome.stdout
+    assert outcome.result.performance is None

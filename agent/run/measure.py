@@ -33,7 +33,7 @@ from edgeperf.agent.run.memory import map_fields
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import LOAD_S
 from edgeperf.agent.run.process import Child, ChildDiedError, Children, Deadline, child_environment
-from edgeperf.agent.run.shared import PROGRESS, Answers, control_fields, latency_fields
+from edgeperf.agent.run.shared import PROGRESS, SERVED, Answers, control_fields, latency_fields
 from edgeperf.agent.run.watchdog import HungError, StartError, Watchdog
 from edgeperf.agent.run.wiring import Wiring, wired
 from edgeperf.backends.base import RuntimeInfo
@@ -189,7 +189,8 @@ class _Test:
                 self._hear(child, message, children)
                 if self._left.problem is not None:
                     return
-            watchdog.look(int(self._words[PROGRESS]), self._left.calibrated)
+            served = self._words[SERVED : SERVED + len(self._roles)].tolist()
+            watchdog.look(int(self._words[PROGRESS]), self._left.calibrated, served)
             if self._sampler is not None and time.monotonic() >= next_sample:
                 next_sample = time.monotonic() + _SAMPLE_S
                 self._sampler.sample()

@@ -11,6 +11,8 @@ from edgeperf.agent.run.memory import Field, map_fields
 
 #: Places in the array of control words.
 PROGRESS, GENERATION, COUNT, MODE, CHUNK, CALL, COMPLETING, DONE = range(8)
+#: From here one word per worker: Server queries that it began and ended; odd while it infers.
+SERVED = 512
 
 #: Most queries (Offline: samples) whose times one test keeps. 600 s at 9 µs.
 CAPACITY = 1 << 26
@@ -86,7 +88,7 @@ class Answers:
 def control_fields(library_size: int) -> list[Field]:
     """Return the layout of the control block."""
     return [
-        Field(name="words", shape=(256,), dtype="int64"),
+        Field(name="words", shape=(2 * SERVED,), dtype="int64"),
         Field(name="slots", shape=(library_size,), dtype="int32"),
         Field(name="share", shape=(MAX_SHARE,), dtype="int32"),
         Field(name="chunk_done", shape=(MAX_CHUNKS,), dtype="uint8"),

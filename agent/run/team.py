@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.agent.run.jobs import WorkerJob
-from edgeperf.agent.run.shared import CALL, CHUNK, COUNT, DONE, GENERATION, MODE, Shared
+from edgeperf.agent.run.shared import CALL, CHUNK, COUNT, DONE, GENERATION, MODE, SERVED, Shared
 
 STOP, SHARE, TAKE, SERVE = range(4)
 
@@ -96,10 +96,13 @@ class Member:
             give: Takes each record back once its sample is answered.
         """
         answer, unpack = self.answer, _QUERY.unpack
+        words, place = self._shared.words, SERVED + self._rank
         while (record := os.read(self._tickets, _QUERY.size)) != LAST:
             _, index, _ = unpack(record)
             if index != NOTHING:
+                words[place] += 1
                 answer(index)
+                words[place] += 1
             give(record)
 
     def give_back(self, record: bytes) -> None:
