@@ -17,6 +17,7 @@ from edgeperf.agent.result.figures import (
     Performance,
     Stopwatch,
 )
+from edgeperf.agent.result.repeat import Data, Difference, Repeat
 from edgeperf.agent.result.sut import (
     Model,
     ModelPart,
@@ -35,6 +36,8 @@ from edgeperf.agent.result.verdict import (
 __all__ = [
     "FORMAT_VERSION",
     "Accuracy",
+    "Data",
+    "Difference",
     "File",
     "Headline",
     "LoadGen",
@@ -43,6 +46,7 @@ __all__ = [
     "Percentiles",
     "Performance",
     "Reason",
+    "Repeat",
     "Result",
     "ResultError",
     "Severity",

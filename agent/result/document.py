@@ -13,6 +13,7 @@ import msgspec
 
 from edgeperf import InputError
 from edgeperf.agent.result.figures import Accuracy, Performance
+from edgeperf.agent.result.repeat import Data, Repeat
 from edgeperf.agent.result.sut import Model, Sut
 from edgeperf.agent.result.verdict import Verdict
 
@@ -42,6 +43,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         spec: What was asked, a :class:`~edgeperf.agent.spec.RunSpec` as data.
         model: The file that ran.
         task: Name of the task, None without one.
+        data: The samples by content; None in results of an older edgeperf.
         sut: What really ran.
         accuracy: The accuracy test.
         performance: The performance test; None when it was not reached, or when it is
@@ -53,6 +55,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             end; None when nothing was asked to be held.
         phases_ns: How long each phase took.
         files: Every other file of the result directory.
+        packages: Versions of the Python packages that a number may depend on.
+        repeat: The frozen spec that it was held to, None without one.
     """
 
     format_version: int = FORMAT_VERSION
@@ -72,6 +76,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     tuning: dict[str, Any] | None = None
     phases_ns: dict[str, int]
     files: dict[str, File]
+    data: Data | None = None
+    packages: dict[str, str] = msgspec.field(default_factory=dict)
+    repeat: Repeat | None = None
 
 
 class _Versioned(msgspec.Struct):

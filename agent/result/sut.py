@@ -23,7 +23,11 @@ class ModelPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """The model file under test; ``sha256`` is its identity, the name is for people."""
+    """The model file under test; ``sha256`` is its identity, the name is for people.
+
+    ``parts`` were named with it (decoder, tokenizer); ``companions`` lie beside it and are
+    read by the runtime on its own: the weights of an OpenVINO or ONNX file.
+    """
 
     name: str
     file: str
@@ -34,6 +38,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     parts: tuple[ModelPart, ...] = ()
+    companions: tuple[ModelPart, ...] = ()
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from edgeperf import __version__
 from edgeperf.agent.board import describe_board
 from edgeperf.agent.events import Event, Noticed, Phase, Progress
 from edgeperf.agent.result import (
     Accuracy,
+    Data,
     Performance,
     Reason,
+    Repeat,
     Result,
     Severity,
     Verdict,
@@ -29,8 +30,12 @@ from edgeperf.agent.run.judge import judge_answers
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError
 from edgeperf.agent.run.measure import Measurement, Progressed, measure
 from edgeperf.agent.run.memory import new_block
+from edgeperf.agent.run.phases import PhaseTimer
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import PrepareError, prepare
+from edgeperf.agent.run.provenance import data_of, packages
+from edgeperf.agent.run.raw import keep_latencies, keep_predictions
+from edgeperf.agent.run.repeat import Repeating, repeat_reasons
 from edgeperf.agent.run.task_copy import keep_task
 from edgeperf.agent.run.tuning import tuning_reasons, wish_of
 from edgeperf.agent.run.verdict import (
@@ -45,19 +50,23 @@ from edgeperf.agent.run.verdict import (
     sample_reasons,
     verdict,
 )
+from edgeperf.agent.spec import Scenario
 from edgeperf.agent.tuner import NO_WISH, Report, hold
 from edgeperf.power.result import PowerResult
 
 Listener = Callable[[Event], None]
 
 
-def execute(plan: Plan, output: Path, listen: Listener) -> tuple[Result, Path]:
+def execute(
+    plan: Plan, output: Path, listen: Listener, repeating: Repeating | None = None
+) -> tuple[Result, Path]:
     """Run *plan* and write its result directory.
 
     Args:
         plan: From :func:`~edgeperf.agent.run.plan.make_plan`.
         output: Folder that gets the result directory.
         listen: Told about progress.
+        repeating: Holds the run to a frozen spec.
 
     Returns:
         The result and where it is.
@@ -67,7 +76,7 @@ def execute(plan: Plan, output: Path, listen: Listener) -> tuple[Result, Path]:
             nothing is left behind.
     """
     with ResultDirectory(output, plan.id) as directory, directory.disk_errors():
-        run = _Run(plan, directory.path, listen)
+        run = _Run(plan, directory.path, listen, repeating)
         run.hold_and_go()
         result = run.result()
         listen(Progress(phase=Phase.REPORT, percent=0.0))
@@ -76,8 +85,13 @@ def execute(plan: Plan, output: Path, listen: Listener) -> tuple[Result, Path]:
 
 
 class _Run:
-    def __init__(self, plan: Plan, path: Path, listen: Listener) -> None:
+    def __init__(
+        self, plan: Plan, path: Path, listen: Listener, repeating: Repeating | None
+    ) -> None:
         self._plan = plan
+        self._repeating = repeating
+        self._repeat: Repeat | None = None
+        self._data: Data | None = None
         self._path = path
         self._listen = listen
         self._phases_ns: dict[str, int] = {}
@@ -110,6 +124,9 @@ class _Run:
             with self._phase(Phase.PREPARE):
                 log = self._path / "prepare.log"
                 self._prepared = prepare(self._plan, log, inputs, self._preparing)
+                if self._repeating is not None:
+                    self._repeat = self._repeating.settle(self._prepared)
+                self._data = data_of(self._plan, samples=self._prepared.library_size)
                 self._reasons += sample_reasons(self._prepared.notes)
                 keep_task(self._plan, self._prepared, self._path)
             self._test_accuracy(self._prepared, inputs)
@@ -119,9 +136,9 @@ class _Run:
         finally:
             os.close(inputs)
 
-    def _phase(self, phase: Phase) -> "_Stopwatch":
+    def _phase(self, phase: Phase) -> PhaseTimer:
         self._listen(Progress(phase=phase, percent=0.0))
-        return _Stopwatch(self._phases_ns, phase.value)
+        return PhaseTimer(self._phases_ns, phase.value)
 
     def _preparing(self, percent: float) -> None:
         self._listen(Progress(phase=Phase.PREPARE, percent=percent))
@@ -153,7 +170,7 @@ class _Run:
             if self._accuracy.measured:
                 log = self._path / "prepare.log"
                 self._reasons += likely_cause(plan, prepared, self._reasons, log)
-            self._keep_predictions(test)
+            keep_predictions(test, self._path)
             return
         if not prepared.first_answer_finite:
             self._reasons.append(
@@ -163,10 +180,6 @@ class _Run:
                     text="the model answers NaN or infinity",
                 )
             )
-
-    def _keep_predictions(self, test: Measurement) -> None:
-        if test.answers is not None:
-            np.savez(self._path / "predictions.npz", predictions=test.answers.predictions)
 
     def _may_perform(self) -> bool:
         blocked = self._accuracy.passed is False or any(
@@ -211,7 +224,7 @@ class _Run:
             self._reasons.append(test.problem)
         if test.done is not None and test.calibrated is not None:
             self._judge_speed(test, test.calibrated, test.done)
-        self._keep_latencies(test)
+        keep_latencies(test, self._path, each=plan.spec.scenario is not Scenario.OFFLINE)
         return test
 
     def _judge_speed(self, test: Measurement, calibrated: Calibrated, done: Done) -> None:
@@ -226,17 +239,6 @@ class _Run:
         test.start_ns = due_ns(scenario, test.start_ns, calibrated, log)
         self._performance = performance(
             self._plan, calibrated, done, start_ns=test.start_ns, end_ns=test.end_ns, log=log
-        )
-
-    def _keep_latencies(self, test: Measurement) -> None:
-        """Keep every raw time, also of a test that did not end."""
-        offline = self._plan.spec.scenario.value == "Offline"
-        times = {"start_ns": test.start_ns, "end_ns": test.end_ns}
-        if not offline:
-            times["latency_ns"] = test.end_ns - test.start_ns
-        np.savez(self._path / "latencies.npz", **times)  # type: ignore[arg-type]
-        (self._path / "conditions.json").write_bytes(
-            msgspec.json.format(msgspec.json.encode(test.series), indent=1)
         )
 
     def result(self) -> Result:
@@ -265,6 +267,9 @@ class _Run:
             tuning=None if self._tuning is None else msgspec.to_builtins(self._tuning),
             phases_ns=self._phases_ns,
             files={},
+            data=self._data,
+            packages=packages(),
+            repeat=self._repeat,
         )
 
     def _verdict(self) -> Verdict:
@@ -274,6 +279,7 @@ class _Run:
             *data_reasons(self._plan.spec, self._accuracy),
             *performance_reasons(self._performance),
             *length_reasons(self._plan.spec),
+            *repeat_reasons(self._repeat),
         ]
         if self._accuracy_test is not None:
             reasons += clock_reasons(self._accuracy_test.conditions)
@@ -284,15 +290,3 @@ class _Run:
             text = "performance is shown although the accuracy gate was missed (--ungated)"
             reasons.append(Reason(code="ungated", severity=Severity.INVALID, text=text))
         return verdict(reasons, comparable=is_comparable(self._plan.spec, self._accuracy))
-
-
-class _Stopwatch:
-    def __init__(self, phases_ns: dict[str, int], name: str) -> None:
-        self._phases_ns = phases_ns
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic_ns()
-
-    def __exit__(self, *_: object) -> None:
-        self._phases_ns[self._name] = time.monotonic_ns() - self._began

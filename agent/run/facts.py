@@ -6,6 +6,7 @@ from edgeperf.agent.result import Model, ModelPart, Sut, Tensor
 from edgeperf.agent.run.jobs import Prepared
 from edgeperf.agent.run.measure import Measurement
 from edgeperf.agent.run.plan import Plan
+from edgeperf.agent.run.provenance import companions
 from edgeperf.datasets.tensors import TensorSpec
 
 
@@ -30,6 +31,7 @@ def model_of(plan: Plan, prepared: Prepared) -> Model:
             )
             for part in plan.model.parts
         ),
+        companions=companions(path),
     )
 
 
