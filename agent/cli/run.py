@@ -4,26 +4,21 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from edgeperf.agent.cli.console import stdout_may_close
+from edgeperf.agent.cli.console import say, stdout_may_close
 from edgeperf.agent.cli.ending import ending_of, ignore_signals
-from edgeperf.agent.cli.values import (
-    BatchSize,
-    cores_of,
-    hertz,
-    milliseconds,
-    pair,
-    shapes_of,
-)
+from edgeperf.agent.cli.run_fields import by_option, check_text, fields_of
+from edgeperf.agent.cli.values import BatchSize
 from edgeperf.agent.events import Event, Failed, Finished, Phase, Progress
+from edgeperf.agent.freeze.document import frozen_from_json, is_frozen, read_file
+from edgeperf.agent.freeze.findings import NAMES, NotHeldError
 from edgeperf.agent.result import Result, Status, result_to_json
 from edgeperf.agent.spec import (
     Precision,
@@ -35,17 +30,11 @@ from edgeperf.agent.spec import (
     spec_from_mapping,
 )
 
+if TYPE_CHECKING:
+    from edgeperf.agent.freeze.repeating import HeldToSpec
+
 #: Where results go when nothing else is said.
 RESULTS = "edgeperf-results"
-#: Options that are not called like the field of the spec they set.
-_OPTIONS = {
-    "model": "MODEL",
-    "inputs_file": "--inputs",
-    "target_latency_ms": "--target-latency (in the spec, ms)",
-    "min_duration_ms": "--min-duration (in the spec, ms)",
-    "min_query_count": "--min-queries",
-    "stall_s": "--stall",
-}
 _EXIT = {Status.VALID: 0, Status.SUSPECT: 1, Status.INVALID: 1}
 
 
@@ -98,12 +87,23 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
 @click.option("--governor", metavar="NAME", help="Hold this governor: performance, ...")
 @click.option("--clock", metavar="HZ|max", help="Hold every core at this clock, such as 1.5GHz.")
 @click.option("--fan", type=click.Choice(["full"]), help="Hold the fan there.")
-@click.option("--spec", "spec_file", metavar="FILE", help="The whole spec as JSON instead.")
+@click.option(
+    "--spec", "spec_file", metavar="FILE", help="The whole spec as JSON, or a frozen one."
+)
+@click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="NAME",
+    type=click.Choice(NAMES),
+    help="Frozen spec: a condition that need not be held; the result records it.",
+)
 @click.option("--output", metavar="DIR", help=f"Folder for the result.  [{RESULTS}]")
 @click.option("--json", "as_json", is_flag=True, help="Print result.json on standard output.")
 @click.option("--events", type=int, metavar="FD", help="Write events to this descriptor.")
 def run(
     spec_file: str | None,
+    allowed: tuple[str, ...],
     output: str | None,
     as_json: bool,  # noqa: FBT001 - click passes flags by name
     events: int | None,
@@ -115,9 +115,12 @@ def run(
     """
     send = _sender(events)
     try:
-        spec = _spec(spec_file, given)
-        result, directory = _execute(spec, _output(output), send)
+        folder = _output(output)
+        spec, held = _spec_or_frozen(spec_file, given, allowed)
+        result, directory = _execute(spec, held, folder, send)
     except BaseException as error:
+        for line in error.lines if isinstance(error, NotHeldError) else ():
+            say(line)
         ending = ending_of(error)
         send(Failed(message=ending.text, exit_code=ending.status))
         raise
@@ -132,11 +135,13 @@ def _output(given: str | None) -> Path:
     if given == "":
         raise SpecError("--output: is empty")
     path = RESULTS if given is None else given
-    _check_text("--output", path)
+    check_text("--output", path)
     return Path(path)
 
 
-def _execute(spec: RunSpec, output: Path, send: Callable[[Event], None]) -> tuple[Result, Path]:
+def _execute(
+    spec: RunSpec, held: "HeldToSpec | None", output: Path, send: Callable[[Event], None]
+) -> tuple[Result, Path]:
     from edgeperf.agent.cli.progress import shown  # noqa: PLC0415 - numpy and rich, only here
     from edgeperf.agent.run.execute import execute  # noqa: PLC0415
     from edgeperf.agent.run.plan import make_plan  # noqa: PLC0415
@@ -150,7 +155,7 @@ def _execute(spec: RunSpec, output: Path, send: Callable[[Event], None]) -> tupl
             send(event)
             show(event)
 
-        return execute(plan, output, listen)
+        return execute(plan, output, listen, held)
 
 
 def _print(result: Result, directory: Path, *, as_json: bool) -> None:
@@ -183,60 +188,48 @@ def _nobody(event: Event) -> None:
     del event
 
 
-def _spec_of_file(path: str, given: dict[str, Any]) -> RunSpec:
-    extra = sorted(name for name, value in given.items() if _is_given(value))
-    if extra:
-        raise SpecError(f"--spec {path}: holds everything; leave out {', '.join(extra)}")
-    try:
-        raw = Path(path).read_bytes()
-    except OSError as error:
-        raise SpecError(f"--spec {path}: {error.strerror}") from error
-    return spec_from_json(raw)
-
-
-def _spec(spec_file: str | None, given: dict[str, Any]) -> RunSpec:
+def _spec_or_frozen(
+    spec_file: str | None, given: dict[str, Any], allowed: Sequence[str]
+) -> tuple[RunSpec, "HeldToSpec | None"]:
+    """Return what to run, and the frozen spec that it is held to, if there is one."""
+    fields = fields_of(given)
     if spec_file is not None:
-        return _spec_of_file(spec_file, given)
-    if given["model"] is None:
+        raw = read_file(Path(spec_file), "--spec")
+        if is_frozen(raw):
+            return _frozen(spec_file, raw, fields, allowed)
+    if allowed:
+        raise SpecError("--allow: means nothing without a frozen spec (edgeperf spec freeze)")
+    if spec_file is None:
+        return _spec(fields), None
+    if fields:
+        extra = ", ".join(sorted(fields))
+        raise SpecError(f"--spec {spec_file}: holds everything; leave out {extra}")
+    return spec_from_json(raw), None
+
+
+def _frozen(
+    spec_file: str, raw: bytes, fields: dict[str, Any], allowed: Sequence[str]
+) -> tuple[RunSpec, "HeldToSpec"]:
+    from edgeperf.agent.freeze.repeating import (  # noqa: PLC0415 - numpy, only here
+        PLACES,
+        HeldToSpec,
+        run_here,
+    )
+
+    if extra := sorted(fields.keys() - set(PLACES)):
+        raise SpecError(
+            f"--spec {spec_file}: is frozen; leave out {', '.join(extra)} (only where things are"
+            " may be said beside it, and what shall be held)"
+        )
+    file = frozen_from_json(raw, where=spec_file)
+    held = HeldToSpec(file, run_here(file.spec, fields), allowed)
+    return held.run, held
+
+
+def _spec(fields: dict[str, Any]) -> RunSpec:
+    if "model" not in fields:
         raise SpecError("MODEL: give a model file or a catalogue name (see: edgeperf models)")
-    fields = {name: value for name, value in given.items() if _is_given(value)}
-    for name, value in fields.items():
-        _check_text(name, value)
-    fields["accuracy"] = not fields.pop("no_accuracy", False)
-    fields["realtime"] = not fields.pop("no_realtime", False)
-    fields["options"] = dict(pair("--option", text) for text in fields.pop("options", ()))
-    fields["parts"] = dict(pair("--part", text) for text in fields.pop("parts", ()))
-    fields["shapes"] = shapes_of(fields.pop("shapes", ()))
-    if "cores" in fields:
-        fields["cores"] = cores_of(fields["cores"])
-    if "clock" in fields:
-        fields["clock_hz"] = hertz(fields.pop("clock"))
-    if "target_latency" in fields:
-        fields["target_latency_ms"] = fields.pop("target_latency")
-    if "min_duration" in fields:
-        fields["min_duration_ms"] = milliseconds("--min-duration", fields.pop("min_duration"))
     try:
         return spec_from_mapping(json.loads(json.dumps(fields)))
     except SpecError as error:
-        raise _by_option(error) from error
-
-
-def _by_option(error: SpecError) -> SpecError:
-    """Name the option that the user typed, not the field that it became."""
-    found = re.fullmatch(r"run spec: (.*) - at `\$\.(\w+)`", str(error))
-    if found is None:
-        return error
-    option = _OPTIONS.get(found[2]) or "--" + found[2].replace("_", "-")
-    return SpecError(f"{option}: {found[1][0].lower()}{found[1][1:]}")
-
-
-def _check_text(name: str, value: object) -> None:
-    """Refuse what cannot stand in a JSON file."""
-    try:
-        str(value).encode()
-    except UnicodeEncodeError as error:
-        raise SpecError(f"{name} {value!r}: the name is not UTF-8; rename the file") from error
-
-
-def _is_given(value: object) -> bool:
-    return value is not None and value is not False and value != ()
+        raise by_option(error) from error

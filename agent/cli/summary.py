@@ -64,6 +64,10 @@ def _what(result: Result) -> list[tuple[str, str]]:
     rows.append(("processes", f"{cores}; {sut.threads_per_worker} thread(s) each"))
     rows.append(("timed", f"{', '.join(sut.timed)} (input copy: {sut.input_copy})"))
     rows += [("note", note) for note in sut.notes]
+    if (repeat := result.repeat) is not None:
+        lost = sorted({one.name for one in repeat.differs if one.matters})
+        held = f"not held: {', '.join(lost)}" if lost else "held"
+        rows.append(("frozen spec", f"{repeat.digest[:19]} of {repeat.origin}: {held}"))
     return rows
 
 

@@ -23,12 +23,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: As in ``--allow``.
+        where: What was compared.
         matters: Whether the run was refused without ``--allow``; else it is a note.
         expected: What the spec says.
         found: What was here.
     """
 
     name: str
+    where: str
     matters: bool
     expected: str
     found: str

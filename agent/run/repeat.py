@@ -25,7 +25,7 @@ def repeat_reasons(repeat: Repeat | None) -> Iterator[Reason]:
         return
     for matters, code in ((True, "not-as-frozen"), (False, "other-than-frozen")):
         found = [
-            f"{one.name} is {one.found}, not {one.expected}"
+            f"{one.name}: {one.where} is {one.found}, not {one.expected}"
             for one in repeat.differs
             if one.matters is matters
         ]
