@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgeperf import InputError
+from edgeperf.agent.freeze.document import is_frozen
 from edgeperf.agent.spec import Preset, Scenario, SpecError, spec_from_json, spec_from_mapping
 
 if TYPE_CHECKING:
@@ -195,6 +196,12 @@ def _spec(
             raw = Path(spec_file).read_bytes()
         except OSError as error:
             raise SpecError(f"--spec {spec_file}: {error.strerror}") from error
+        if is_frozen(raw):
+            raise SpecError(
+                f"--spec {spec_file}: is frozen, and only a board itself can hold it: copy it"
+                " there and call edgeperf run --spec; edgeperf spec show --run prints what it"
+                " runs as a plain spec, for a run that is held to nothing"
+            )
         spec_from_json(raw)
         spec = json.loads(raw)
     spec |= {name: value for name, value in given.items() if value is not None}

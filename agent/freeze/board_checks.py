@@ -60,7 +60,7 @@ def _memory(expected: int | None, found: int | None, advice: str) -> Iterator[Fi
     near = found is not None and abs(found - expected) <= _SAME_MEMORY * expected
     text = f"{expected / 1e9:.1f} GB"
     here = "unknown" if found is None else f"{found / 1e9:.1f} GB"
-    yield Finding("memory", "memory", text, text if near else here, advice)
+    yield Finding("memory", "size", text, text if near else here, advice)
 
 
 def core_findings(spec: FrozenSpec, run: RunSpec) -> Iterator[Finding]:

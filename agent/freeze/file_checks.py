@@ -11,7 +11,7 @@ from edgeperf.agent.result import ModelPart
 from edgeperf.agent.run.model_choice import ModelFile, choose_model
 from edgeperf.agent.run.provenance import companions, samples_of
 from edgeperf.agent.spec import RunSpec
-from edgeperf.backends.base import BackendMissingError
+from edgeperf.backends import backend_names
 from edgeperf.datasets import OWN_DATA, is_task_file
 from edgeperf.datasets.assets import digest
 from edgeperf.datasets.catalogue import find_file, find_model
@@ -27,24 +27,29 @@ def file_findings(spec: FrozenSpec, run: RunSpec) -> Iterator[Finding]:
         spec: The frozen spec.
         run: Its run, with the places where this machine has the files.
     """
+    if run.backend in backend_names():  # else the runtime's own finding tells
+        yield from _chosen(spec, run)
+    yield from _task_findings(spec, run)
+    yield from _data_findings(spec, run)
+
+
+def _chosen(spec: FrozenSpec, run: RunSpec) -> Iterator[Finding]:
     try:
         choice = choose_model(run)
-    except BackendMissingError:
-        pass  # told by the runtime's own finding
     except InputError as error:
         name = "part" if str(error).startswith("--part") else "model"
+        is_place = find_model(run.model) is None and not run.model.startswith("sha256:")
+        gone = name == "model" and is_place and not Path(run.model).is_file()
         yield Finding(
             name,
             run.model,
             f"{spec.model.file}, sha256 {_short(spec.model.sha256)}",
-            f"none ({error})",
+            "no such file" if gone else f"none ({error})",
             _give(run, name),
             cannot=True,
         )
-    else:
-        yield from _model_findings(spec, run, choice.model)
-    yield from _task_findings(spec, run)
-    yield from _data_findings(spec, run)
+        return
+    yield from _model_findings(spec, run, choice.model)
 
 
 def _give(run: RunSpec, name: str) -> str:

@@ -138,8 +138,8 @@ def loaded_findings(spec: FrozenSpec, prepared: Prepared) -> list[Finding]:
         Finding(
             "execution",
             f"option {name}",
-            asked.get(name, "not there"),
-            here.options.get(name, "not there"),
+            asked.get(name, "not there") or "empty",
+            here.options.get(name, "not there") or "empty",
             advice,
         )
         for name in sorted(asked.keys() | here.options.keys())

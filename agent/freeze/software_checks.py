@@ -61,11 +61,11 @@ def _python(asked: str, here: str) -> Iterator[Finding]:
 def _system(spec: FrozenSpec, board: BoardInfo) -> Iterator[Finding]:
     asked, machine = spec.software, spec.machine
     pairs = (
-        ("kernel", "kernel", asked.kernel, board.kernel),
-        ("kernel", "build of the kernel", asked.kernel_build, board.kernel_version),
+        ("kernel", "release", asked.kernel, board.kernel),
+        ("kernel", "build", asked.kernel_build, board.kernel_version),
         ("os", "distribution", asked.os, board.os_release),
         ("libc", "C library", asked.libc, board.libc),
-        ("microcode", "microcode", machine.microcode, board.microcode),
+        ("microcode", "version", machine.microcode, board.microcode),
         ("l4t", "Jetson Linux", machine.l4t, board.l4t),
         ("jetpack", "JetPack", machine.jetpack, board.jetpack),
         ("hostname", "host name", spec.origin.hostname, board.hostname),
