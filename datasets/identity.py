@@ -25,7 +25,7 @@ from edgeperf.datasets.own.task import FileTask
 #: SQuAD's, beside its questions.
 VOCABULARY = "vocab.txt"
 #: Less than this is read faster than it is looked up.
-_REMEMBERED_BYTES = 256 << 20
+REMEMBERED_BYTES = 256 << 20
 
 
 class DataIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ def _identify(place: Path, task: Task | None, memory: Path | None) -> DataIdenti
             return DataIdentity(sha256=sha256, size_bytes=size_bytes)
         size_bytes = sum(path.stat().st_size for path in files.values())
         remembered = None
-        if memory is not None and size_bytes >= _REMEMBERED_BYTES:
+        if memory is not None and size_bytes >= REMEMBERED_BYTES:
             remembered = memory / f"digest-{_state(files)}"
         sha256 = _remembered(remembered) or _digest(files)
     except OSError as error:

@@ -107,6 +107,9 @@ def clock_findings(
             hardware_max_hz=policy.hardware_max_hz,
         )
         yield from _one_clock(clock, now, run, cores)
+    if run.fan != spec.run.fan:
+        left = spec.run.fan or "left alone"
+        yield Finding("fan", "fan", left, run.fan or "left alone", "leave --fan out")
     yield from _tuner(spec, run, root)
 
 
