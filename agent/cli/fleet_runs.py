@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgeperf import InputError
-from edgeperf.agent.freeze.document import is_frozen
+from edgeperf import EdgeperfError, InputError
+from edgeperf.agent.freeze.document import frozen_from_json, is_frozen, read_file
+from edgeperf.agent.freeze.findings import NAMES
 from edgeperf.agent.spec import Preset, Scenario, SpecError, spec_from_json, spec_from_mapping
 
 if TYPE_CHECKING:
@@ -41,7 +42,15 @@ _set = click.option(
 @click.option("--preset", type=_choice(Preset), help="How long the run lasts.  [fast]")
 @click.option("--meter", help="One of the board's meters, by the name its own file gives it.")
 @_set
-@click.option("--spec", "spec_file", help="The whole spec as JSON instead.")
+@click.option("--spec", "spec_file", help="The whole spec as JSON, or a frozen one.")
+@click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="NAME",
+    type=click.Choice(NAMES),
+    help="Frozen spec: a condition that need not be held; the result records it.",
+)
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Stop it after so long.")
 @click.option("--cool-to", "cool_to_c", type=float, metavar="C", help="Start no warmer than this.")
 @click.option(
@@ -61,14 +70,19 @@ def run(
     client = connect()
     asked = {name: given.pop(name) for name in ("timeout_s", "cool_to_c", "within_s")}
     body = {name: value for name, value in asked.items() if value is not None}
-    spec = _spec(**given)
+    frozen, allowed = _frozen(given["spec_file"]), given.pop("allowed")
+    if frozen is None and allowed:
+        raise SpecError("--allow: means nothing without a frozen spec (edgeperf spec freeze)")
+    if frozen is not None:
+        body["hold_to"] = {"spec": frozen, "allow": list(dict.fromkeys(allowed))}
+    spec = _spec(**given, frozen=frozen)
     model = _send_along(client, spec["model"])
     if model is not None:
         spec["model"] = f"sha256:{model['sha256']}"
         body["model"] = model
     view = client.post("/v1/runs", {"board": board, "spec": spec, **body})
     _warn_if_away(client, view["board"])
-    return _finish(client, view, detach=detach, as_json=as_json)
+    return _finish(client, view, detach=detach, as_json=as_json, frozen=frozen)
 
 
 @click.command()
@@ -168,13 +182,28 @@ def _warn_if_away(client: "Client", name: str) -> None:
         click.echo(f"edgeperf: {name} is {board['state']}{seen}; the run waits for it", err=True)
 
 
-def _finish(client: "Client", view: dict[str, Any], *, detach: bool, as_json: bool) -> int:
+def _finish(
+    client: "Client",
+    view: dict[str, Any],
+    *,
+    detach: bool,
+    as_json: bool,
+    frozen: dict[str, Any] | None = None,
+) -> int:
     if detach:
         click.echo(json.dumps(view, indent=2) if as_json else view["run"])
         return 0
     from edgeperf.agent.cli.fleet_progress import followed  # noqa: PLC0415 - rich
 
-    return report(followed(client, view), as_json=as_json)
+    view = followed(client, view)
+    code = report(view, as_json=as_json)
+    held = ((view["result"] or {}).get("repeat") or {}).get("digest")
+    if frozen is not None and view["result"] is not None and held != frozen["digest"]:
+        raise EdgeperfError(
+            f"{view['board']} ran it, but did not hold it to the frozen spec: its edgeperf is"
+            " older and knows none; upgrade it there"
+        )
+    return code
 
 
 def _summary(view: dict[str, Any]) -> None:
@@ -187,21 +216,22 @@ def _summary(view: dict[str, Any]) -> None:
 
 
 def _spec(
-    *, model: str | None, spec_file: str | None, fields: tuple[str, ...], **given: Any
+    *,
+    model: str | None,
+    spec_file: str | None,
+    fields: tuple[str, ...],
+    frozen: dict[str, Any] | None,
+    **given: Any,
 ) -> dict[str, Any]:
-    """Return the spec as data, checked."""
+    """Return the spec as data, checked; of a frozen one what it runs."""
     spec: dict[str, Any] = {}
-    if spec_file is not None:
+    if frozen is not None:
+        spec = dict(frozen["run"])
+    elif spec_file is not None:
         try:
             raw = Path(spec_file).read_bytes()
         except OSError as error:
             raise SpecError(f"--spec {spec_file}: {error.strerror}") from error
-        if is_frozen(raw):
-            raise SpecError(
-                f"--spec {spec_file}: is frozen, and only a board itself can hold it: copy it"
-                " there and call edgeperf run --spec; edgeperf spec show --run prints what it"
-                " runs as a plain spec, for a run that is held to nothing"
-            )
         spec_from_json(raw)
         spec = json.loads(raw)
     spec |= {name: value for name, value in given.items() if value is not None}
@@ -213,6 +243,18 @@ def _spec(
         _put(spec, text)
     spec_from_mapping(spec)
     return spec
+
+
+def _frozen(spec_file: str | None) -> dict[str, Any] | None:
+    """Return a frozen spec as data; None for a plain one."""
+    if spec_file is None:
+        return None
+    raw = read_file(Path(spec_file), "--spec")
+    if not is_frozen(raw):
+        return None
+    frozen_from_json(raw, where=spec_file)
+    found: dict[str, Any] = json.loads(raw)
+    return found
 
 
 def _put(spec: dict[str, Any], text: str) -> None:

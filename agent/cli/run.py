@@ -91,6 +91,12 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
     "--spec", "spec_file", metavar="FILE", help="The whole spec as JSON, or a frozen one."
 )
 @click.option(
+    "--hold-to",
+    metavar="FILE",
+    hidden=True,
+    help="Hold the run of a plain --spec to this frozen spec, as a fleet's board does.",
+)
+@click.option(
     "--allow",
     "allowed",
     multiple=True,
@@ -103,6 +109,7 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
 @click.option("--events", type=int, metavar="FD", help="Write events to this descriptor.")
 def run(
     spec_file: str | None,
+    hold_to: str | None,
     allowed: tuple[str, ...],
     output: str | None,
     as_json: bool,  # noqa: FBT001 - click passes flags by name
@@ -116,7 +123,7 @@ def run(
     send = _sender(events)
     try:
         folder = _output(output)
-        spec, held = _spec_or_frozen(spec_file, given, allowed)
+        spec, held = _spec_or_frozen(spec_file, hold_to, given, allowed)
         result, directory = _execute(spec, held, folder, send)
     except BaseException as error:
         for line in error.lines if isinstance(error, NotHeldError) else ():
@@ -189,10 +196,12 @@ def _nobody(event: Event) -> None:
 
 
 def _spec_or_frozen(
-    spec_file: str | None, given: dict[str, Any], allowed: Sequence[str]
+    spec_file: str | None, hold_to: str | None, given: dict[str, Any], allowed: Sequence[str]
 ) -> tuple[RunSpec, "HeldToSpec | None"]:
     """Return what to run, and the frozen spec that it is held to, if there is one."""
     fields = fields_of(given)
+    if hold_to is not None:
+        return _held_to(spec_file, hold_to, allowed)
     if spec_file is not None:
         raw = read_file(Path(spec_file), "--spec")
         if is_frozen(raw):
@@ -205,6 +214,18 @@ def _spec_or_frozen(
         extra = ", ".join(sorted(fields))
         raise SpecError(f"--spec {spec_file}: holds everything; leave out {extra}")
     return spec_from_json(raw), None
+
+
+def _held_to(
+    spec_file: str | None, hold_to: str, allowed: Sequence[str]
+) -> tuple[RunSpec, "HeldToSpec"]:
+    from edgeperf.agent.freeze.repeating import HeldToSpec  # noqa: PLC0415 - numpy, only here
+
+    if spec_file is None:
+        raise SpecError("--hold-to: holds the run of a plain --spec, and there is none")
+    file = frozen_from_json(read_file(Path(hold_to), "--hold-to"), where=hold_to)
+    run = spec_from_json(read_file(Path(spec_file), "--spec"))
+    return run, HeldToSpec(file, run, allowed)
 
 
 def _frozen(

@@ -8,7 +8,7 @@ from edgeperf.agent.result import Difference
 
 #: Conditions that make other numbers: a run is refused without them, unless allowed.
 MATTERS = (
-    *("model", "weights", "part", "task", "data", "execution"),
+    *("run", "model", "weights", "part", "task", "data", "execution"),
     *("edgeperf-version", "runtime", "runtime-version", "loadgen-version", "numpy-version"),
     *("python-version", "board", "cpu", "cores", "memory", "arch"),
     *("governor", "clock", "fan", "boost", "power-mode", "meter"),

@@ -4,7 +4,7 @@ What only the loaded model tells (options in force, precision, number of samples
 at a second time in the run itself, before any clock runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -48,6 +48,16 @@ def run_here(spec: FrozenSpec, places: dict[str, Any]) -> RunSpec:
     return spec_from_mapping({**given, "parts": {**spec.run.parts, **places.get("parts", {})}})
 
 
+def run_findings(spec: FrozenSpec, run: RunSpec) -> Iterator[Finding]:
+    """Yield each field in which *run* is not the frozen one, apart from places."""
+    asked, here = (msgspec.to_builtins(one, str_keys=True) for one in (spec.run, run))
+    for name, expected in asked.items():
+        if name not in PLACES and here[name] != expected:
+            yield Finding(
+                "run", name, str(expected), str(here[name]), "leave that field as it was frozen"
+            )
+
+
 def inspect(file: FrozenFile, run: RunSpec) -> list[Finding]:
     """Lay the spec beside this machine, as far as nothing need be loaded."""
     spec, board = file.spec, describe_board()
@@ -62,6 +72,7 @@ def inspect(file: FrozenFile, run: RunSpec) -> list[Finding]:
     )
     return [
         seal,
+        *run_findings(spec, run),
         *file_findings(spec, run),
         *software_findings(spec, run, board),
         *machine_findings(spec, board),

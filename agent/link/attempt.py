@@ -166,6 +166,7 @@ class Attempt:
                 folder=self._folder,
                 cache=self._settings.cache,
                 max_memory_bytes=self._policy.max_memory_bytes,
+                hold_to=self._start.hold_to,
             )
         except (OSError, LinkError) as error:
             return RunFailed(error_class=ErrorClass.DEVICE, message=str(error)[:1900])

@@ -25,6 +25,7 @@ from edgeperf.agent.events import Event
 from edgeperf.agent.link.errors import LinkError
 from edgeperf.agent.link.lines import printable_lines
 from edgeperf.agent.link.processes import end_orphans, kill_session, send, started_ticks
+from edgeperf.agent.messages import HoldTo
 from edgeperf.agent.spec import RunSpec
 
 #: How a person starts a run; ``-P`` keeps the working directory out of ``sys.path``.
@@ -50,7 +51,13 @@ _KILL_ME_FIRST = "500"
 
 
 def run_command(
-    spec: RunSpec, *, program: tuple[str, ...], folder: Path, output: Path, events_fd: int
+    spec: RunSpec,
+    *,
+    program: tuple[str, ...],
+    folder: Path,
+    output: Path,
+    events_fd: int,
+    hold_to: HoldTo | None = None,
 ) -> list[str]:
     """Write the spec into *folder* and return the command that runs it.
 
@@ -60,11 +67,20 @@ def run_command(
         folder: The run's own directory.
         output: Where the result goes; it does not exist yet.
         events_fd: File descriptor for the events.
+        hold_to: A frozen spec that the run is held to.
     """
     path = folder / "spec.json"
     path.write_bytes(msgspec.json.encode(spec))
+    held = []
+    if hold_to is not None:
+        frozen = folder / "frozen.json"
+        frozen.write_bytes(msgspec.json.encode(hold_to.spec))
+        held = ["--hold-to", str(frozen)]
+        for name in hold_to.allow:
+            held += ["--allow", name]
     return [
         *program,
+        *held,
         "--spec",
         str(path),
         "--events",
@@ -101,6 +117,7 @@ class Child:
         folder: Path,
         cache: Path,
         max_memory_bytes: int | None = None,
+        hold_to: HoldTo | None = None,
     ) -> None:
         self.log = folder / "run.log"
         self._began_s = time.monotonic()
@@ -116,6 +133,7 @@ class Child:
                 folder=folder,
                 output=folder / RESULT_FOLDER,
                 events_fd=far_end,
+                hold_to=hold_to,
             )
             with self.log.open("wb") as log:
                 self._process = subprocess.Popen(

@@ -37,6 +37,18 @@ class ModelRef(msgspec.Struct, frozen=True, kw_only=True):
     name: Text = ""
 
 
+class HoldTo(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen spec that a run is held to. Nothing in it is run, or names a file of the board.
+
+    Attributes:
+        spec: The frozen spec as data, with its digest.
+        allow: Conditions that need not be held.
+    """
+
+    spec: dict[str, Any]
+    allow: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()
+
+
 class RunStart(msgspec.Struct, frozen=True, kw_only=True):
     """Run one spec once.
 
@@ -51,6 +63,7 @@ class RunStart(msgspec.Struct, frozen=True, kw_only=True):
         cool_to_c: The run starts when the board is no warmer.
         cool_timeout_s: ... or after so long, whatever the temperature.
         files: Upload the whole result directory, not only ``result.json``.
+        hold_to: Refuse the run unless the board holds this; its result says that it did.
     """
 
     run: Id
@@ -62,6 +75,7 @@ class RunStart(msgspec.Struct, frozen=True, kw_only=True):
     cool_to_c: Annotated[float, msgspec.Meta(ge=0, le=150)] | None = None
     cool_timeout_s: Seconds = 600.0
     files: bool = True
+    hold_to: HoldTo | None = None
 
 
 class RunCancel(msgspec.Struct, frozen=True, kw_only=True):

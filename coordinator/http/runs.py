@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from edgeperf.agent.messages import ModelRef, RunCancel, new_id, run_start, spec_to_wire
+from edgeperf.agent.messages import HoldTo, ModelRef, RunCancel, new_id, run_start, spec_to_wire
 from edgeperf.agent.spec import spec_from_mapping
 from edgeperf.coordinator import export
 from edgeperf.coordinator.blobs import BlobError
@@ -36,6 +36,7 @@ class _Start(msgspec.Struct, forbid_unknown_fields=True):
     cool_to_c: Annotated[float, msgspec.Meta(ge=0, le=150)] | None = None
     cool_timeout_s: Seconds = 600.0
     files: bool = True
+    hold_to: HoldTo | None = None
     within_s: Seconds = 3600.0
 
 
@@ -61,6 +62,7 @@ def _start(parts: Parts, asked: _Start) -> dict[str, Any]:
         cool_to_c=asked.cool_to_c,
         cool_timeout_s=asked.cool_timeout_s,
         files=asked.files,
+        hold_to=asked.hold_to,
     )
     with parts.store.writing() as connection:
         board = devices.find_one(connection, asked.board)
