@@ -108,7 +108,9 @@ def clone(
     spec = request.get("spec") or view["spec"]
     for text in fields:
         _put(spec, text)
-    kept = ("model", "timeout_s", "cool_to_c", "cool_timeout_s", "files")
+    kept = ["model", "timeout_s", "cool_to_c", "cool_timeout_s", "files"]
+    if not fields:  # with another field it is no repeat any more
+        kept.append("hold_to")
     body = {name: request[name] for name in kept if request.get(name) is not None}
     if body.get("model") and spec["model"] != f"sha256:{body['model']['sha256']}":
         del body["model"]

@@ -126,10 +126,11 @@ def run(
         spec, held = _spec_or_frozen(spec_file, hold_to, given, allowed)
         result, directory = _execute(spec, held, folder, send)
     except BaseException as error:
-        for line in error.lines if isinstance(error, NotHeldError) else ():
+        ending, lines = ending_of(error), error.lines if isinstance(error, NotHeldError) else []
+        for line in lines:
             say(line)
-        ending = ending_of(error)
-        send(Failed(message=ending.text, exit_code=ending.status))
+        message = " | ".join([ending.text, *lines])  # who listens has no lines of ours
+        send(Failed(message=message, exit_code=ending.status))
         raise
     code = _EXIT[result.verdict.status]
     send(Finished(directory=str(directory), status=result.verdict.status.value, exit_code=code))
@@ -223,7 +224,7 @@ def _held_to(
 
     if spec_file is None:
         raise SpecError("--hold-to: holds the run of a plain --spec, and there is none")
-    file = frozen_from_json(read_file(Path(hold_to), "--hold-to"), where=hold_to)
+    file = frozen_from_json(read_file(Path(hold_to), "--hold-to"), where=Path(hold_to).name)
     run = spec_from_json(read_file(Path(spec_file), "--spec"))
     return run, HeldToSpec(file, run, allowed)
 

@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgeperf.agent.freeze.document import digest_of
 from edgeperf.coordinator.client import Client
 from edgeperf.coordinator.service import Coordinator
 
@@ -246,3 +247,67 @@ def test_help_loads_neither_server_nor_database() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.fixture
+def frozen(typed: Callable[..., Typed], tmp_path: Path) -> Path:
+    """Return the frozen spec of a real run on this machine."""
+    pytest.importorskip("ai_edge_litert")
+    ran = typed("run", "digits", "--preset", "smoke", "--min-duration", "0.2")
+    assert ran.status in {0, 1}, ran.err
+    (result,) = (tmp_path / "edgeperf-results").iterdir()
+    assert typed("spec", "freeze", str(result), "-o", "spec.json").status == 0
+    return tmp_path / "spec.json"
+
+
+@pytest.fixture
+def real_board(client: Client, tmp_path: Path, until: Any) -> Iterator[str]:
+    """Return the name of a board whose agent serves on this machine."""
+    state = tmp_path / "agent"
+    state.mkdir(mode=0o700)
+    code = client.post("/v1/codes", {"board": "real"})["code"]
+    agent = [sys.executable, "-m", "edgeperf", "agent", "--state", str(state)]
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    join = [*agent, "enroll", client.url, "--code", code, "--name", "real"]
+    subprocess.run(join, env=environment, check=True, capture_output=True, timeout=60)
+    with subprocess.Popen(agent, env=environment, stderr=subprocess.DEVNULL) as process:
+        until(lambda: client.get("/v1/boards/real")["state"] == "online")
+        yield "real"
+        process.terminate()
+
+
+def test_a_board_holds_a_frozen_spec(
+    typed: Callable[..., Typed], frozen: Path, real_board: str
+) -> None:
+    """It runs what it holds, says so in the result, and refuses the rest with every reason."""
+    spec = json.loads(frozen.read_text())
+    held = json.loads(typed("fleet", "run", real_board, "--spec", str(frozen), "--json").out)
+    assert held["state"] == "succeeded", held["error"]
+    repeat = held["result"]["repeat"]
+    assert repeat["digest"] == spec["digest"]
+    assert not [one for one in repeat["differs"] if one["matters"]]
+
+    spec["software"] |= {"runtime_version": "0.1", "edgeperf": "0.0.1"}
+    spec["digest"] = digest_of(spec)
+    frozen.write_text(json.dumps(spec))
+    refused = typed("fleet", "run", real_board, "--spec", str(frozen))
+    assert refused.status == 2
+    assert "runtime-version: ai-edge-litert: expected 0.1" in refused.out
+    assert "edgeperf-version: edgeperf: expected 0.0.1" in refused.out
+    names = ("--allow", "runtime-version", "--allow", "edgeperf-version")
+    allowed = typed("fleet", "run", real_board, "--spec", str(frozen), *names)
+    assert allowed.status == 1
+    assert "not as in the frozen spec (allowed)" in allowed.out
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_board_that_knows_no_frozen_spec_is_noticed(
+    typed: Callable[..., Typed], frozen: Path
+) -> None:
+    """A result that does not say that it was held is not passed off as one that was."""
+    done = typed("fleet", "run", "pi5-01", "--spec", str(frozen))
+    assert done.status == 3
+    assert "did not hold it to the frozen spec" in done.err
+    plain = typed("fleet", "run", "pi5-01", "digits", "--allow", "kernel")
+    assert plain.status == 2
+    assert "means nothing without a frozen spec" in plain.err
