@@ -41,6 +41,7 @@ class MachineFailure(LabelledTask):
     sample_shape = (len(FEATURES),)
     score_count = 1
     meaning = Meaning()
+    question = Question(gate="pr_auc", precisions=(0.8,))
 
     def read(self, path: Path) -> tuple[Array, Labels]:
         """Read the CSV file: columns by name, others ignored."""
@@ -55,8 +56,7 @@ class MachineFailure(LabelledTask):
 
     def score(self, predictions: Predictions, labels: Labels) -> Score:
         """Return what a decision under imbalance is judged by."""
-        question = Question(gate=self.metric, precisions=(0.8,))
-        return score_yes_no(predictions[:, 0], labels == 1, question)
+        return score_yes_no(predictions[:, 0], labels == 1, self.question)
 
 
 def _rows(path: Path) -> Iterator[list[float]]:

@@ -16,7 +16,7 @@ from edgeperf.datasets.base import Array, OneNumber, SampleLibrary
 from edgeperf.datasets.catalogue import data_for, find_model
 from edgeperf.datasets.classification import ScoreReader, require_finite
 from edgeperf.datasets.encoding import Encoder, Meaning
-from edgeperf.datasets.metrics.scoring import Question, score_classes
+from edgeperf.datasets.metrics.scoring import Extra, Question, score_classes
 from edgeperf.datasets.npz import Layout, read_labelled
 from edgeperf.datasets.score import Decoding, Gate, Score
 from edgeperf.datasets.tensors import TensorSpec
@@ -88,6 +88,7 @@ class LabelledTask(ABC):
     timed_postprocessing: bool = False
     gate: Gate = Gate()
     decoding: Decoding | None = None
+    question: Question
 
     def __init__(self) -> None:
         """Look up what is known of the FP32 model that has the task's own name."""
@@ -95,6 +96,10 @@ class LabelledTask(ABC):
         self.reference: float | None = model.reference if model else None
         self.reference_metrics: dict[str, float] = dict(model.reference_metrics) if model else {}
         self.loadgen_model = self.name
+
+    def ask_also(self, extra: Extra) -> None:
+        """From now on answer these questions too."""
+        self.question = extra.added_to(self.question)
 
     @abstractmethod
     def read(self, path: Path) -> tuple[Array, Labels]:

@@ -16,6 +16,7 @@ from edgeperf.agent.cli.ending import end_on_signals, ending_of
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run:run", "Measure a model on this board, now."),
     "show": ("show:show", "Show a result."),
+    "decide": ("decide:decide", "Choose among many results by what is asked of them."),
     "spec": ("spec:spec", "Freeze a run's conditions, and hold a repeat to them."),
     "pack": ("pack:pack", "Put results with all their evidence into one archive."),
     "models": ("listings:models", "List the models of the catalogue."),

@@ -47,6 +47,23 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     costs: Costs | None = None
 
 
+class Extra(msgspec.Struct, frozen=True, kw_only=True):
+    """Questions that somebody has after the run; the fields are those of :class:`Question`."""
+
+    precisions: tuple[float, ...] = ()
+    recalls: tuple[float, ...] = ()
+    costs: Costs | None = None
+
+    def added_to(self, question: Question) -> Question:
+        """Return *question* with these added; costs replace those it has."""
+        return msgspec.structs.replace(
+            question,
+            precisions=tuple(dict.fromkeys((*question.precisions, *self.precisions))),
+            recalls=tuple(dict.fromkeys((*question.recalls, *self.recalls))),
+            costs=self.costs or question.costs,
+        )
+
+
 def score_classes(
     scores: Scores, labels: Labels, names: Sequence[str], question: Question
 ) -> Score:

@@ -8,6 +8,7 @@ import numpy as np
 from edgeperf.datasets.base import Array, DatasetError, OneNumber
 from edgeperf.datasets.classification import require_finite
 from edgeperf.datasets.metrics.scoring import (
+    Extra,
     Question,
     Scores,
     are_probabilities,
@@ -55,11 +56,16 @@ class OwnClassification(OneNumber):
             source, task.classes, self._reader.classes, task.data.label_offset
         )
         self._positive = _positive(task, self.truth.names)
+        self._extra = Extra()
         self._write: Writer = writer_for(task.input, source, inputs)
 
     def __len__(self) -> int:
         """Return how many samples there are."""
         return len(self.source)
+
+    def ask_also(self, extra: Extra) -> None:
+        """From now on answer these questions too."""
+        self._extra = extra
 
     def write(self, index: int, out: Sequence[Array]) -> None:
         """Make the model's input of sample *index*."""
@@ -125,6 +131,7 @@ class OwnClassification(OneNumber):
             recalls=metric.recalls,
             costs=metric.costs,
         )
+        question = self._extra.added_to(question)
         if output.read == "threshold":
             return score_yes_no(
                 predictions[:, 0], labels == self._positive, question, self.truth.names

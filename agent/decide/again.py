@@ -1,0 +1,194 @@
+"""Figures that a result does not state but its directory can still tell.
+
+Quality: kept predictions are scored again with questions that nobody asked at run time,
+against the task's own samples. The samples at hand must give the very figures that the
+result has, else they are not the run's. Latency: the interval of a percentile, from every
+query.
+"""
+
+import hashlib
+import math
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeperf import EdgeperfError
+from edgeperf.agent.decide.figures import PERCENTILES, Figure, Missing, Read
+from edgeperf.agent.decide.names import COSTS
+from edgeperf.agent.decide.sources import Run
+from edgeperf.agent.result import Tensor
+from edgeperf.datasets import is_task_file, open_task
+from edgeperf.datasets.base import SampleLibrary
+from edgeperf.datasets.metrics.names import bare
+from edgeperf.datasets.metrics.ranking import Costs
+from edgeperf.datasets.metrics.scoring import Extra
+from edgeperf.datasets.tensors import Quantisation, TensorSpec
+
+PREDICTIONS, LATENCIES, TASK = "predictions.npz", "latencies.npz", "task.toml"
+#: Two-sided 95 % of a normal distribution.
+_Z = 1.96
+_SAME = 1e-6
+_AT = re.compile(r"(recall@precision|precision@recall)=([^\[]+)")
+
+Array = NDArray[Any]
+_Scored = dict[str, Figure] | Missing
+
+
+def can_be_scored_again(name: str) -> bool:
+    """Say whether the metric *name* is one that takes a number or costs."""
+    return _AT.match(name) is not None or bare(name) in COSTS
+
+
+class Again:
+    """Scores kept predictions again, each file once."""
+
+    def __init__(self, names: tuple[str, ...], costs: Costs | None) -> None:
+        """Take the metrics that are wanted, and what wrong answers cost."""
+        at = [found for found in map(_AT.match, names) if found is not None]
+        self._extra = Extra(
+            precisions=tuple(float(one[2]) for one in at if one[1].startswith("recall")),
+            recalls=tuple(float(one[2]) for one in at if one[1].startswith("precision")),
+            costs=costs,
+        )
+        self._scored: dict[tuple[str, ...], _Scored] = {}
+
+    def read(self, run: Run, name: str) -> Read:
+        """Return the metric *name* of *run*, or why it cannot be had."""
+        if not run.result.accuracy.measured:
+            return Missing(why=f"accuracy was not measured: {run.result.accuracy.why_not}")
+        kept = run.result.files.get(PREDICTIONS)
+        if run.directory is None or kept is None:
+            return Missing(
+                why=f"the result does not state it; {PREDICTIONS} would tell: bring the"
+                " whole result directory"
+            )
+        key = (kept.sha256, str(run.result.task), str(run.result.spec.get("data")))
+        if key not in self._scored:
+            self._scored[key] = self._score(run)
+        scored = self._scored[key]
+        if isinstance(scored, Missing):
+            return scored
+        return scored.get(name) or Missing(
+            why=f"answers of task {run.result.task} have no {bare(name)}: they are not yes or no"
+            " with a score"
+        )
+
+    def _score(self, run: Run) -> _Scored:
+        try:
+            predictions = _array(run, PREDICTIONS, "predictions")
+            library = self._library(run)
+            if library is None:
+                return {}
+            score = library.score(predictions.astype(np.float32))
+        except EdgeperfError as error:
+            return Missing(why=f"cannot be scored again here: {error}")
+        except (ValueError, IndexError, KeyError) as error:
+            return Missing(why=f"cannot be scored again: answers and samples do not fit: {error}")
+        for name, value in run.result.accuracy.metrics.items():
+            here = score.metrics.get(name, value)
+            if bare(name) not in COSTS and abs(here - value) > _SAME:
+                return Missing(
+                    why=f"cannot be scored again: with the samples here {name} is"
+                    f" {here:.4f}, the result says {value:.4f}: not the run's samples"
+                )
+        figures = {}
+        for name, value in score.metrics.items():
+            low, high = score.intervals.get(name, (None, None))
+            figures[name] = Figure(value=value, low=low, high=high)
+        return figures
+
+    def _library(self, run: Run) -> SampleLibrary | None:
+        """Open the run's samples with our questions added; None where they have no place."""
+        result = run.result
+        task = open_task(_task_of(run))
+        data = result.spec.get("data")
+        library = task.open(
+            [_spec(tensor) for tensor in result.model.inputs],
+            [_spec(tensor) for tensor in result.model.outputs],
+            data=None if data is None else Path(str(data)),
+        )
+        for asked in (library, task):
+            ask_also = getattr(asked, "ask_also", None)
+            if ask_also is not None:
+                ask_also(self._extra)
+                return library
+        return None
+
+
+def latency_interval(run: Run, name: str) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a latency figure, from every query.
+
+    Returns:
+        Lower and upper end, nanoseconds; None where it cannot be told. A high percentile of
+        few queries has no upper end.
+
+    Source:
+        Distribution-free interval of a quantile: the order statistics at ``n q`` plus and
+        minus 1.96 standard deviations of a binomial. It takes queries for independent.
+    """
+    share = _share(name)
+    if run.directory is None or share is None or LATENCIES not in run.result.files:
+        return None, None
+    try:
+        latency_ns = _array(run, LATENCIES, "latency_ns")
+    except EdgeperfError:
+        return None, None
+    count = len(latency_ns)
+    if count < 2:  # noqa: PLR2004 - one query has no spread
+        return None, None
+    if math.isnan(share):
+        off = _Z * float(latency_ns.std(ddof=1)) / math.sqrt(count)
+        return float(latency_ns.mean()) - off, float(latency_ns.mean()) + off
+    ranked = np.sort(latency_ns)
+    off = _Z * math.sqrt(count * share * (1 - share))
+    low, high = math.floor(count * share - off), math.ceil(count * share + off)
+    return (
+        float(ranked[low]) if low >= 0 else None,
+        float(ranked[high]) if high < count else None,
+    )
+
+
+def _share(name: str) -> float | None:
+    """Return the quantile that *name* is; NaN for the mean, None for what is neither."""
+    field = PERCENTILES.get(name, "")
+    if field == "mean":
+        return math.nan
+    return float(field[1:].replace("_", ".")) / 100 if field.startswith("p") else None
+
+
+def _array(run: Run, name: str, key: str) -> Array:
+    """Read an array of a result directory that is what the result says it is.
+
+    Raises:
+        EdgeperfError: It is not there, or is another.
+    """
+    path = (run.directory or Path()) / name
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != run.result.files[name].sha256:
+            raise EdgeperfError(f"{path} is not the file that the result was made with")
+        with np.load(path) as arrays:
+            array: Array = arrays[key]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise EdgeperfError(f"{path}: cannot be read: {error}") from error
+    return array
+
+
+def _task_of(run: Run) -> str:
+    """Return the task to open: the user's own file where it still is, else its kept copy."""
+    named = str(run.result.spec.get("task") or run.result.task)
+    kept = (run.directory or Path()) / TASK
+    return str(kept) if is_task_file(named) and not Path(named).is_file() else named
+
+
+def _spec(tensor: Tensor) -> TensorSpec:
+    quantisation = None
+    if tensor.scale is not None and tensor.zero_point is not None:
+        quantisation = Quantisation(scale=tensor.scale, zero_point=tensor.zero_point)
+    return TensorSpec(
+        name=tensor.name, shape=tensor.shape, dtype=tensor.dtype, quantisation=quantisation
+    )

@@ -1,0 +1,279 @@
+"""The decision: arenas, their configurations judged, ranked and placed, and what to know."""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from edgeperf.agent.decide.configurations import Arena, arenas_of
+from edgeperf.agent.decide.constraints import Limit, parse, settle
+from edgeperf.agent.decide.errors import DecideError
+from edgeperf.agent.decide.figures import Figure, read
+from edgeperf.agent.decide.judge import Judge, Judged, Outcome
+from edgeperf.agent.decide.names import COSTS, Asked, metric, resolve, serving
+from edgeperf.agent.decide.notes import notes_of
+from edgeperf.agent.decide.pareto import Place, pareto
+from edgeperf.agent.decide.sources import Found, Run, Unread
+from edgeperf.datasets.metrics.names import bare
+
+if TYPE_CHECKING:
+    from edgeperf.datasets.metrics.ranking import Costs
+
+_ORDER = (Outcome.PASSES, Outcome.SUSPECT, Outcome.FAILS, Outcome.REFUSED)
+#: What MLPerf reports for a scenario, as a figure of ours.
+_HEADLINE = {"Offline": "samples_per_second", "Server": "qps"}
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of the results, as it was written.
+
+    Attributes:
+        constraints: Each ``NAME OP VALUE[UNIT]``.
+        prefer: The figure that ranks; None takes the first serving figure asked, else the
+            scenario's own.
+        over: Figures of the Pareto set; empty takes those of the constraints.
+        across: Parts of an arena that are compared across.
+        costs: What wrong answers cost.
+        accept_suspect: Whether SUSPECT runs count.
+    """
+
+    constraints: tuple[str, ...] = ()
+    prefer: str | None = None
+    over: tuple[str, ...] = ()
+    across: tuple[str, ...] = ()
+    costs: "Costs | None" = None
+    accept_suspect: bool = False
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration with its number.
+
+    Attributes:
+        number: Its number in the whole decision.
+        judged: What becomes of it.
+        place: In the Pareto set; None where its runs are not believed.
+        dominators: Numbers of those that dominate it.
+        settings: What tells it from others of the same model, runtime, precision and board.
+    """
+
+    number: int
+    judged: Judged
+    place: Place | None
+    dominators: tuple[int, ...]
+    settings: tuple[str, ...]
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """One arena, decided.
+
+    Attributes:
+        arena: What is common to it.
+        candidates: Best first.
+        prefer: What ranks them.
+        why_prefer: Where that comes from.
+        over: Figures of its Pareto set.
+        notes: What to know before choosing, one sentence each.
+    """
+
+    arena: Arena
+    candidates: tuple[Candidate, ...]
+    prefer: Asked
+    why_prefer: str
+    over: tuple[Asked, ...]
+    notes: tuple[str, ...]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it.
+
+    Attributes:
+        wish: What was asked.
+        limits: The constraints, understood.
+        groups: Arenas, the largest first.
+        unread: What was found and is no result.
+        runs: How many results there are.
+        twice: How many were named more than once.
+    """
+
+    wish: Wish
+    limits: tuple[Limit, ...]
+    groups: tuple[Group, ...]
+    unread: tuple[Unread, ...]
+    runs: int
+    twice: int
+
+    @property
+    def common_notes(self) -> tuple[str, ...]:
+        """What is to be known of every group."""
+        first, *rest = [group.notes for group in self.groups] or [()]
+        return tuple(note for note in first if all(note in notes for notes in rest))
+
+    def own_notes(self, group: Group) -> tuple[str, ...]:
+        """Return what is to be known of *group* alone."""
+        return tuple(note for note in group.notes if note not in self.common_notes)
+
+    def count(self, outcome: Outcome) -> int:
+        """Return how many configurations came out so."""
+        return sum(
+            candidate.judged.outcome is outcome
+            for group in self.groups
+            for candidate in group.candidates
+        )
+
+
+def decide(found: Found, wish: Wish) -> Decision:
+    """Decide.
+
+    Raises:
+        DecideError: A constraint or a figure's name cannot be understood.
+    """
+    metrics = metrics_of(found.runs)
+    limits = tuple(
+        settle(parsed, _resolved(parsed.name, metrics, wish, f"constraint {parsed.text!r}"))
+        for parsed in map(parse, wish.constraints)
+    )
+    prefer = None if wish.prefer is None else _directed(wish.prefer, metrics, wish, "--prefer")
+    over = tuple(dict.fromkeys(_directed(name, metrics, wish, "--pareto") for name in wish.over))
+    groups: list[Group] = []
+    first = 1
+    for arena in arenas_of(found.runs, wish.across):
+        group = _group(arena, limits, wish, _Figures(prefer=prefer, over=over), first)
+        groups.append(group)
+        first += len(group.candidates)
+    return Decision(
+        wish=wish,
+        limits=limits,
+        groups=tuple(groups),
+        unread=tuple(found.unread),
+        runs=len(found.runs),
+        twice=found.twice,
+    )
+
+
+def metrics_of(runs: Sequence[Run]) -> set[str]:
+    """Return the name of every metric that a result has."""
+    return {name for run in runs for name in run.result.accuracy.metrics}
+
+
+def _resolved(text: str, metrics: Collection[str], wish: Wish, where: str) -> Asked:
+    asked = resolve(text, metrics, where=where)
+    if bare(asked.name) in COSTS and wish.costs is None and asked.name not in metrics:
+        raise DecideError(f"{where}: {asked.name} needs --cost-miss and --cost-false-alarm")
+    return asked
+
+
+def _directed(text: str, metrics: Collection[str], wish: Wish, option: str) -> Asked:
+    asked = _resolved(text, metrics, wish, f"{option} {text}")
+    if asked.better is None:
+        raise DecideError(f"{option} {text}: describes the samples or a setting; none is better")
+    return asked
+
+
+class _Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures that the user named; None and empty where he named none."""
+
+    prefer: Asked | None
+    over: tuple[Asked, ...]
+
+
+def _group(arena: Arena, limits: Sequence[Limit], wish: Wish, named: _Figures, first: int) -> Group:
+    prefer, why = _preferred(arena, limits, named.prefer)
+    over = named.over or _usual(arena, limits)
+    judge = Judge(limits, (prefer, *over), costs=wish.costs, accept_suspect=wish.accept_suspect)
+    judged = sorted(
+        (judge.judge(configuration) for configuration in arena.configurations),
+        key=lambda one: _order(one, prefer),
+    )
+    taking_part = [
+        place for place, one in enumerate(judged) if _is_believed(one, wish.accept_suspect)
+    ]
+    places = dict(
+        zip(taking_part, pareto([judged[at].readings for at in taking_part], over), strict=True)
+    )
+    candidates = []
+    for at, one in enumerate(judged):
+        place = places.get(at)
+        by = () if place is None else place.dominated_by
+        candidates.append(
+            Candidate(
+                number=first + at,
+                judged=one,
+                place=place,
+                dominators=tuple(first + taking_part[other] for other in by),
+                settings=_told_apart(one, judged),
+            )
+        )
+    return Group(
+        arena=arena,
+        candidates=tuple(candidates),
+        prefer=prefer,
+        why_prefer=why,
+        over=over,
+        notes=tuple(notes_of(arena, judged, limits, (prefer, *over), wish.costs)),
+    )
+
+
+def _is_believed(judged: Judged, accept_suspect: bool) -> bool:  # noqa: FBT001 - the option
+    if judged.outcome is Outcome.REFUSED:
+        return False
+    return accept_suspect or not judged.suspect
+
+
+def _order(judged: Judged, prefer: Asked) -> tuple[int, int, bool, float]:
+    reading = judged.readings.get(prefer.name)
+    value = None if reading is None else reading.value
+    signed = 0.0 if value is None else -value if prefer.better == "higher" else value
+    failed = sum(not line.met for line in judged.lines)
+    return (_ORDER.index(judged.outcome), failed, value is None, signed)
+
+
+def _preferred(arena: Arena, limits: Sequence[Limit], named: Asked | None) -> tuple[Asked, str]:
+    if named is not None:
+        return named, "--prefer"
+    for limit in limits:
+        if not limit.asked.quality and limit.asked.better is not None and _has(arena, limit.asked):
+            return limit.asked, "the first serving figure asked; --prefer names another"
+    return _headline(arena), "the scenario's own; --prefer names another"
+
+
+def _has(arena: Arena, asked: Asked) -> bool:
+    results = (run.result for one in arena.configurations for run in one.runs)
+    return any(isinstance(read(result, asked), Figure) for result in results)
+
+
+def _headline(arena: Arena) -> Asked:
+    scenario = arena.what["scenario"].split()[0]
+    return serving(_HEADLINE.get(scenario, "headline_latency"))
+
+
+def _usual(arena: Arena, limits: Sequence[Limit]) -> tuple[Asked, ...]:
+    """Return the figures of the constraints, and of quality and serving one at the least."""
+    over = [limit.asked for limit in limits if limit.asked.better is not None]
+    if not any(not asked.quality for asked in over):
+        over.append(_headline(arena))
+    results = [run.result for one in arena.configurations for run in one.runs]
+    gates = [result.accuracy.metric for result in results if result.accuracy.measured]
+    if gates and gates[0] is not None and not any(asked.quality for asked in over):
+        over.append(metric(gates[0]))
+    if not limits and any(result.power is not None for result in results):
+        over.append(serving("j_per_sample"))
+    return tuple(dict.fromkeys(over))
+
+
+def _told_apart(one: Judged, others: Sequence[Judged]) -> tuple[str, ...]:
+    """Return the settings in which *one* differs from its like, in words."""
+    mine = one.configuration
+    alike = [
+        other.configuration.settings
+        for other in others
+        if other is not one
+        and (other.configuration.model_sha256, other.configuration.board)
+        == (mine.model_sha256, mine.board)
+        and (other.configuration.backend, other.configuration.precision)
+        == (mine.backend, mine.precision)
+    ]
+    return tuple(
+        f"{name} {value or 'as it was'}"
+        for name, value in mine.settings.items()
+        if any(settings.get(name) != value for settings in alike)
+    )

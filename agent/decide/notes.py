@@ -1,0 +1,91 @@
+"""What must be known before figures of one arena are laid side by side."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from edgeperf.agent.decide.configurations import Arena
+from edgeperf.agent.decide.constraints import Limit
+from edgeperf.agent.decide.judge import Judged
+from edgeperf.agent.decide.names import COSTS, Asked
+from edgeperf.agent.decide.units import Kind
+from edgeperf.agent.result import Result
+from edgeperf.datasets.metrics.names import bare
+
+if TYPE_CHECKING:
+    from edgeperf.datasets.metrics.ranking import Costs
+
+_LASTS = {"smoke": "seconds", "fast": "a minute"}
+
+
+def notes_of(
+    arena: Arena,
+    judged: Sequence[Judged],
+    limits: Sequence[Limit],
+    others: Sequence[Asked],
+    costs: "Costs | None",
+) -> Iterator[str]:
+    """Yield one sentence for each thing to know.
+
+    Args:
+        arena: What is common.
+        judged: Its configurations.
+        limits: What was asked of them.
+        others: Further figures that rank or place them.
+        costs: What the user said that wrong answers cost.
+    """
+    results = [run.result for one in judged for run in one.read]
+    asked = [*(limit.asked for limit in limits), *others]
+    yield from _length(results)
+    yield from _energy(results, asked)
+    yield from _rates(arena, asked)
+    yield from _quality(judged, limits)
+    yield from _spread(judged, limits)
+    if costs is None and any(bare(one.name) in COSTS for one in asked):
+        yield "cost is at the costs that each result's own task names; --cost-miss sets one for all"
+    versions = sorted({result.edgeperf for result in results})
+    if len(versions) > 1:
+        yield f"measured by different versions of edgeperf: {', '.join(versions)}"
+
+
+def _length(results: Sequence[Result]) -> Iterator[str]:
+    for preset, time in _LASTS.items():
+        if any(result.spec.get("preset") == preset for result in results):
+            yield f"runs of preset {preset} last {time}: confirm the choice with --preset valid"
+
+
+def _energy(results: Sequence[Result], asked: Sequence[Asked]) -> Iterator[str]:
+    uses = [one for one in asked if one.kind in (Kind.ENERGY, Kind.POWER) or "joule" in one.name]
+    powers = [result.power for result in results if result.power is not None]
+    boundaries = Counter(str(power.get("boundary")) for power in powers)
+    if uses and len(boundaries) > 1:
+        several = ", ".join(f"{name} ({count} runs)" for name, count in boundaries.items())
+        yield f"joules do not compare: meters sit at different boundaries: {several}"
+
+
+def _rates(arena: Arena, asked: Sequence[Asked]) -> Iterator[str]:
+    if "Server" in arena.what["scenario"] and any(one.kind is Kind.TIME for one in asked):
+        yield "Server: each latency is at that run's own rate; lay qps beside it"
+
+
+def _quality(judged: Sequence[Judged], limits: Sequence[Limit]) -> Iterator[str]:
+    if any(limit.asked.quality for limit in limits):
+        return
+    unmeasured = sum(
+        not any(run.result.accuracy.measured for run in one.read) for one in judged if one.read
+    )
+    text = "nothing asked of quality"
+    if unmeasured:
+        yield f"{text}, and accuracy of {unmeasured} configuration(s) was not measured at all"
+    elif limits:
+        yield f"{text}: only each run's own gate stands for it"
+
+
+def _spread(judged: Sequence[Judged], limits: Sequence[Limit]) -> Iterator[str]:
+    if not any(not limit.asked.quality for limit in limits):
+        return
+    if any(len(one.read) == 1 for one in judged):
+        yield (
+            "one run of a configuration does not tell how much serving figures differ from run to"
+            " run: repeat those that matter"
+        )
