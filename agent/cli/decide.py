@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgeperf import InputError
+from edgeperf.agent.decide.configurations import ARENA
 
 if TYPE_CHECKING:
     from edgeperf.agent.decide.decision import Decision
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 #: Where ``edgeperf run`` puts results when nothing else is said.
 _RESULTS = "edgeperf-results"
-_ARENA = ("task", "samples", "scenario", "length")
 
 
 @click.command()
@@ -31,7 +31,7 @@ _ARENA = ("task", "samples", "scenario", "length")
 @click.option(
     "--across",
     multiple=True,
-    type=click.Choice(_ARENA),
+    type=click.Choice(ARENA),
     help="Compare in spite of a different one; the output says so.",
 )
 @click.option(

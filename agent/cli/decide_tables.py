@@ -19,10 +19,13 @@ from edgeperf.agent.decide.words import (
     interval_text,
     left_out,
     margin_text,
+    other_figures,
     outcome_text,
     pareto_words,
     rank_words,
+    reading_text,
     title_of,
+    titles_of,
     value_text,
     verdict_words,
     where_of,
@@ -36,6 +39,7 @@ _COLOUR = {
 }
 #: Of a large fleet a screen full is enough.
 _MOST_REASONS = 25
+_WIDEST = 10_000
 
 
 def print_decision(decision: Decision) -> None:
@@ -66,11 +70,12 @@ def _print_group(console: Console, group: Group, notes: Sequence[str]) -> None:
     _say(console, rank_words(group), style="dim")
     console.print()
     table = _table(group)
-    if Measurement.get(console, console.options, table).maximum <= console.width:
+    unbounded = console.options.update(width=_WIDEST)
+    if Measurement.get(console, unbounded, table).maximum <= console.width:
         console.print(table)
     else:
         for candidate in group.candidates:
-            _print_block(console, candidate)
+            _print_block(console, candidate, group)
     console.print()
     for words in pareto_words(group):
         _say(console, words)
@@ -82,11 +87,14 @@ def _table(group: Group) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
     table.add_column("configuration")
-    for title in _titles(group):
+    titles = titles_of(group)
+    for title in titles:
         table.add_column(title)
     table.add_column("outcome")
     for one in group.candidates:
-        cells = [_cell(line) for line in one.judged.lines] or [Text("-")] * len(_titles(group))
+        lines = [(_found(line), margin_text(line)) for line in one.judged.lines]
+        cells = [_cell(*pair) for pair in (*lines, *_others(group, one.judged))]
+        cells += [Text("-")] * (len(titles) - len(cells))
         table.add_row(
             str(one.number),
             Text(f"{title_of(one)}\n{where_of(one)}"),
@@ -96,13 +104,16 @@ def _table(group: Group) -> Table:
     return table
 
 
-def _titles(group: Group) -> list[str]:
-    limits = (str(line.limit) for one in group.candidates for line in one.judged.lines)
-    return list(dict.fromkeys(limits))
+def _others(group: Group, judged: Judged) -> list[tuple[Text, str]]:
+    """Return the figures that rank and place, as far as no constraint shows them."""
+    if judged.outcome is Outcome.REFUSED:
+        return []
+    pairs = [reading_text(asked, judged) for asked in other_figures(group)]
+    return [(Text(found), why) for found, why in pairs]
 
 
-def _cell(line: Line) -> Text:
-    return Text("\n").join([_found(line), Text(margin_text(line), style="dim")])
+def _cell(found: Text, remark: str) -> Text:
+    return Text("\n").join([found, Text(remark, style="dim")])
 
 
 def _found(line: Line) -> Text:
@@ -112,23 +123,22 @@ def _found(line: Line) -> Text:
     return Text(" ".join(word for word in words if word), style=colour)
 
 
-def _print_block(console: Console, candidate: Candidate) -> None:
+def _print_block(console: Console, candidate: Candidate, group: Group) -> None:
     judged = candidate.judged
     heading = Text.assemble(
         f"{candidate.number}  {title_of(candidate)}  ",
         (outcome_text(judged), _colour(judged)),
-        f"\n{where_of(candidate)}",
     )
-    console.print(heading, soft_wrap=False)
+    console.print(heading)
+    console.print(Padding(Text(where_of(candidate)), (0, 0, 0, 3)))
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column()
-    for line in judged.lines:
-        table.add_row(
-            str(line.limit),
-            Text.assemble(_found(line), "  ", (margin_text(line), "dim")),
-        )
-    if judged.lines:
+    lines = [(_found(line), margin_text(line)) for line in judged.lines]
+    pairs = [*lines, *_others(group, judged)]
+    for title, (found, remark) in zip(titles_of(group), pairs, strict=False):
+        table.add_row(title, Text.assemble(found, "  ", (remark, "dim")))
+    if pairs:
         console.print(Padding(table, (0, 0, 0, 3)))
 
 

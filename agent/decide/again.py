@@ -98,7 +98,7 @@ class Again:
         figures = {}
         for name, value in score.metrics.items():
             low, high = score.intervals.get(name, (None, None))
-            figures[name] = Figure(value=value, low=low, high=high)
+            figures[name] = Figure(value=value, low=low, high=high, again=True)
         return figures
 
     def _library(self, run: Run) -> SampleLibrary | None:

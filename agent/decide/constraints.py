@@ -1,8 +1,8 @@
 """What is asked of a configuration: ``p99<20ms``, ``recall@precision=0.9 >= 0.8``.
 
 Read in two steps. :func:`parse` knows the syntax only; :func:`settle` knows which figure is
-meant, and so which units make sense. The comparison is the last sign of its kind in the
-text, since a figure's own name may hold ``=``.
+meant, and so which units make sense. A figure's own name may hold ``=``, and a class's name
+in brackets anything.
 """
 
 import enum
@@ -16,7 +16,9 @@ from edgeperf.agent.decide.names import Asked
 from edgeperf.agent.decide.units import NEEDS_UNIT, UNITS, Kind, text_of
 
 _SIGNS = {"≤": "<=", "≥": ">="}
-_WHOLE = re.compile(r"\s*(?P<name>[^<>≤≥]*?)\s*(?P<op><=|>=|<|>|≤|≥)\s*(?P<rest>[^<>≤≥]*?)\s*")
+_WHOLE = re.compile(
+    r"\s*(?P<name>[^<>≤≥\[]*?(?:\[.*\])?)\s*(?P<op><=|>=|<|>|≤|≥)\s*(?P<rest>[^<>≤≥]*?)\s*"
+)
 _VALUE = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s.]*)")
 _MICRO = {"\N{GREEK SMALL LETTER MU}s": "µs", "\N{GREEK SMALL LETTER MU}J": "µJ"}
 _FORM = "expected NAME<VALUE, such as p99<20ms or 'accuracy>=0.9'"
@@ -97,7 +99,9 @@ def parse(text: str) -> Constraint:
     if found is None:
         raise DecideError(f"constraint {text!r}: {_FORM}")
     name, rest = found["name"], found["rest"]
-    if not name or name.endswith("="):
+    if name.endswith("="):
+        raise DecideError(f"constraint {text!r}: ={found['op']} is no comparison; {_FORM}")
+    if not name:
         raise DecideError(f"constraint {text!r}: no figure before {found['op']}; {_FORM}")
     value = _VALUE.fullmatch(rest)
     if value is None:

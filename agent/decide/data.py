@@ -18,7 +18,16 @@ FORMAT_VERSION = 1
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COLUMNS = (
     *("number", "task", "samples", "scenario", "length", "model", "model_sha256", "backend"),
-    *("precision", "board", "settings", "runs", "outcome", "suspect", "on_front", "dominated_by"),
+    *(
+        "precision",
+        "board",
+        "settings",
+        "results",
+        "outcome",
+        "suspect",
+        "on_front",
+        "dominated_by",
+    ),
     *("figure", "op", "limit", "unit", "value", "low", "high", "met", "within_noise", "by"),
     *("by_relative", "why"),
 )
@@ -119,6 +128,7 @@ def _reading(reading: Reading) -> dict[str, Any]:
         "high": reading.high,
         "runs": reading.runs,
         "why": reading.why_not or None,
+        "scored_again": reading.again,
     }
 
 
@@ -144,7 +154,7 @@ def _rows(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 **group,
                 **one,
                 "settings": ", ".join(one["told_apart_by"]),
-                "runs": " ".join(run["id"] for run in one["runs"]),
+                "results": " ".join(run["id"] for run in one["runs"]),
                 "dominated_by": " ".join(map(str, one["dominated_by"])),
             }
             why = "; ".join(run["why"] for run in one["left_out"])

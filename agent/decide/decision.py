@@ -1,6 +1,6 @@
 """The decision: arenas, their configurations judged, ranked and placed, and what to know."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +10,15 @@ from edgeperf.agent.decide.constraints import Limit, parse, settle
 from edgeperf.agent.decide.errors import DecideError
 from edgeperf.agent.decide.figures import Figure, read
 from edgeperf.agent.decide.judge import Judge, Judged, Outcome
-from edgeperf.agent.decide.names import COSTS, Asked, metric, resolve, serving
+from edgeperf.agent.decide.names import (
+    COSTS,
+    SERVING,
+    Asked,
+    Names,
+    metric,
+    resolve,
+    serving,
+)
 from edgeperf.agent.decide.notes import notes_of
 from edgeperf.agent.decide.pareto import Place, pareto
 from edgeperf.agent.decide.sources import Found, Run, Unread
@@ -127,13 +135,13 @@ def decide(found: Found, wish: Wish) -> Decision:
     Raises:
         DecideError: A constraint or a figure's name cannot be understood.
     """
-    metrics = metrics_of(found.runs)
+    names = names_of(found.runs)
     limits = tuple(
-        settle(parsed, _resolved(parsed.name, metrics, wish, f"constraint {parsed.text!r}"))
+        settle(parsed, _resolved(parsed.name, names, wish, f"constraint {parsed.text!r}"))
         for parsed in map(parse, wish.constraints)
     )
-    prefer = None if wish.prefer is None else _directed(wish.prefer, metrics, wish, "--prefer")
-    over = tuple(dict.fromkeys(_directed(name, metrics, wish, "--pareto") for name in wish.over))
+    prefer = None if wish.prefer is None else _directed(wish.prefer, names, wish, "--prefer")
+    over = tuple(dict.fromkeys(_directed(name, names, wish, "--pareto") for name in wish.over))
     groups: list[Group] = []
     first = 1
     for arena in arenas_of(found.runs, wish.across):
@@ -150,20 +158,27 @@ def decide(found: Found, wish: Wish) -> Decision:
     )
 
 
-def metrics_of(runs: Sequence[Run]) -> set[str]:
-    """Return the name of every metric that a result has."""
-    return {name for run in runs for name in run.result.accuracy.metrics}
+def names_of(runs: Sequence[Run]) -> Names:
+    """Return the names of all figures that the results have."""
+    return Names(
+        serving=tuple(name for name in SERVING if any(_states(run, serving(name)) for run in runs)),
+        metrics=frozenset(name for run in runs for name in run.result.accuracy.metrics),
+    )
 
 
-def _resolved(text: str, metrics: Collection[str], wish: Wish, where: str) -> Asked:
-    asked = resolve(text, metrics, where=where)
-    if bare(asked.name) in COSTS and wish.costs is None and asked.name not in metrics:
+def _states(run: Run, asked: Asked) -> bool:
+    return isinstance(read(run.result, asked), Figure)
+
+
+def _resolved(text: str, names: Names, wish: Wish, where: str) -> Asked:
+    asked = resolve(text, names, where=where)
+    if bare(asked.name) in COSTS and wish.costs is None and asked.name not in names.metrics:
         raise DecideError(f"{where}: {asked.name} needs --cost-miss and --cost-false-alarm")
     return asked
 
 
-def _directed(text: str, metrics: Collection[str], wish: Wish, option: str) -> Asked:
-    asked = _resolved(text, metrics, wish, f"{option} {text}")
+def _directed(text: str, names: Names, wish: Wish, option: str) -> Asked:
+    asked = _resolved(text, names, wish, f"{option} {text}")
     if asked.better is None:
         raise DecideError(f"{option} {text}: describes the samples or a setting; none is better")
     return asked
@@ -237,8 +252,7 @@ def _preferred(arena: Arena, limits: Sequence[Limit], named: Asked | None) -> tu
 
 
 def _has(arena: Arena, asked: Asked) -> bool:
-    results = (run.result for one in arena.configurations for run in one.runs)
-    return any(isinstance(read(result, asked), Figure) for result in results)
+    return any(_states(run, asked) for one in arena.configurations for run in one.runs)
 
 
 def _headline(arena: Arena) -> Asked:

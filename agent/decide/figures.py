@@ -26,11 +26,13 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         value: In the base unit of its kind.
         low: Lower end of its interval; None where nothing tells.
         high: Upper end.
+        again: Whether it was scored again from kept predictions.
     """
 
     value: float
     low: float | None = None
     high: float | None = None
+    again: bool = False
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):

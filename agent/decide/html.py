@@ -20,10 +20,13 @@ from edgeperf.agent.decide.words import (
     left_out,
     margin_text,
     name_of,
+    other_figures,
     outcome_text,
     pareto_words,
     rank_words,
+    reading_text,
     title_of,
+    titles_of,
     value_text,
     verdict_words,
     where_of,
@@ -67,12 +70,11 @@ def _group(group: Group, notes: Sequence[str]) -> Iterator[str]:
     if best is not None:
         yield f"<p><b>{escape(best)}</b></p>"
     yield f"<p>{escape(rank_words(group))}</p>"
-    limits = (str(line.limit) for one in group.candidates for line in one.judged.lines)
-    titles = list(dict.fromkeys(limits))
+    titles = titles_of(group)
     heads = "".join(f"<th>{escape(title)}" for title in ["", "configuration", *titles, "outcome"])
     yield f"<table><tr>{heads}"
     for one in group.candidates:
-        yield from _row(one, len(titles))
+        yield from _row(one, group)
     yield "</table>"
     yield from _picture(group)
     yield "<ul>" + "".join(f"<li>{escape(words)}" for words in pareto_words(group)) + "</ul>"
@@ -84,11 +86,16 @@ def _small(notes: Sequence[str]) -> Iterator[str]:
         yield "<ul>" + "".join(f"<li><small>{escape(note)}</small>" for note in notes) + "</ul>"
 
 
-def _row(candidate: Candidate, columns: int) -> Iterator[str]:
+def _row(candidate: Candidate, group: Group) -> Iterator[str]:
     judged = candidate.judged
     yield f"<tr><td>{candidate.number}<td>{escape(title_of(candidate))}"
     yield f"<br><small>{escape(where_of(candidate))}</small>"
-    yield from map(_cell, judged.lines) if judged.lines else ["<td>-"] * columns
+    if judged.outcome is Outcome.REFUSED:
+        yield from ["<td>-"] * len(titles_of(group))
+    else:
+        yield from map(_cell, judged.lines)
+        for found, why in (reading_text(asked, judged) for asked in other_figures(group)):
+            yield f"<td>{escape(found)}<br><small>{escape(why)}</small>"
     yield f'<td class="{judged.outcome.value}">{escape(outcome_text(judged))}'
 
 

@@ -43,6 +43,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         high: Upper end.
         runs: How many runs have the figure.
         why_not: Why none has.
+        again: Whether it was scored again from kept predictions.
     """
 
     value: float | None
@@ -50,6 +51,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
     runs: int = 0
     why_not: str = ""
+    again: bool = False
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +182,13 @@ class Judge:
             return Reading(value=None, why_not=why)
         values = [figure.value for figure in figures]
         low, high = _widest(figures)
-        return Reading(value=statistics.median(values), low=low, high=high, runs=len(figures))
+        return Reading(
+            value=statistics.median(values),
+            low=low,
+            high=high,
+            runs=len(figures),
+            again=any(figure.again for figure in figures),
+        )
 
     def _read(self, run: Run, asked: Asked) -> Read:
         if self._costs is not None and bare(asked.name) in COSTS:

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 from edgeperf import __version__
 from edgeperf.agent.decide.decision import Candidate, Decision, Group
-from edgeperf.agent.decide.judge import Line
+from edgeperf.agent.decide.judge import Line, Outcome
 from edgeperf.agent.decide.words import (
     best_words,
     difference_words,
@@ -14,10 +14,13 @@ from edgeperf.agent.decide.words import (
     interval_text,
     left_out,
     margin_text,
+    other_figures,
     outcome_text,
     pareto_words,
     rank_words,
+    reading_text,
     title_of,
+    titles_of,
     value_text,
     verdict_words,
     where_of,
@@ -72,12 +75,11 @@ def _group(group: Group, notes: Sequence[str]) -> Iterator[str]:
     if best is not None:
         yield from (f"**{_safe(best)}**", "")
     yield from (f"{_safe(rank_words(group))}.", "")
-    limits = [line.limit for one in group.candidates for line in one.judged.lines]
-    columns = list(dict.fromkeys(str(limit) for limit in limits))
+    columns = titles_of(group)
     yield _row(["", "configuration", *columns, "outcome"])
     yield "|" + "---|" * (len(columns) + 3)
     for one in group.candidates:
-        yield _row([str(one.number), *_cells(one, len(columns)), outcome_text(one.judged)])
+        yield _row([str(one.number), *_cells(one, group), outcome_text(one.judged)])
     yield ""
     for words in pareto_words(group):
         yield f"- {_safe(words)}"
@@ -86,10 +88,13 @@ def _group(group: Group, notes: Sequence[str]) -> Iterator[str]:
         yield f"> {_safe(note)}  "
 
 
-def _cells(candidate: Candidate, count: int) -> list[str]:
+def _cells(candidate: Candidate, group: Group) -> list[str]:
     what = f"{title_of(candidate)}; {where_of(candidate)}"
-    lines = candidate.judged.lines
-    return [what, *(map(_cell, lines) if lines else ["-"] * count)]
+    judged = candidate.judged
+    if judged.outcome is Outcome.REFUSED:
+        return [what, *["-"] * len(titles_of(group))]
+    others = [" ".join(reading_text(asked, judged)) for asked in other_figures(group)]
+    return [what, *map(_cell, judged.lines), *others]
 
 
 def _cell(line: Line) -> str:

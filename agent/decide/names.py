@@ -99,12 +99,24 @@ def metric(name: str) -> Asked:
     )
 
 
-def resolve(text: str, metrics: Collection[str], *, where: str) -> Asked:
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """What the results at hand have.
+
+    Attributes:
+        serving: Serving figures that at least one has, in the order of the table.
+        metrics: Metrics that at least one has.
+    """
+
+    serving: tuple[str, ...]
+    metrics: frozenset[str]
+
+
+def resolve(text: str, names: Names, *, where: str) -> Asked:
     """Return the figure that *text* means.
 
     Args:
         text: As written.
-        metrics: Names of the metrics that the results have.
+        names: What the results have.
         where: The option or constraint, for messages.
 
     Raises:
@@ -117,10 +129,10 @@ def resolve(text: str, metrics: Collection[str], *, where: str) -> Asked:
         name = inner if SERVING.get(inner, (None,))[0] is Kind.TIME else name
     if name in SERVING:
         return serving(name)
-    found = _metric(name, metrics)
+    found = _metric(name, names.metrics)
     if found is not None:
         return metric(found)
-    raise DecideError(f"{where}: {_unknown(text, metrics)}")
+    raise DecideError(f"{where}: {_unknown(text, names)}")
 
 
 def _metric(name: str, metrics: Collection[str]) -> str | None:
@@ -144,12 +156,12 @@ def _share(text: str) -> float | None:
     return number if 0 < number <= 1 else None
 
 
-def _unknown(text: str, metrics: Collection[str]) -> str:
+def _unknown(text: str, names: Names) -> str:
     at = _AT.fullmatch(text)
     if at is not None:
         return f"{text}: {at[2]} is no share between 0 and 1"
-    known = [*SERVING, *sorted(metrics)]
-    near = difflib.get_close_matches(text, [*known, *_ALSO], n=1)
+    known = [*names.serving, *sorted(names.metrics)]
+    near = difflib.get_close_matches(text, [*SERVING, *known, *_ALSO, *RIGHT], n=1)
     meant = f"; did you mean {near[0]}?" if near else "."
     shown = [name for name in known if "[" not in name]
     more = len(known) - len(shown)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from edgeperf.agent.decide.configurations import Arena
 from edgeperf.agent.decide.constraints import Limit
 from edgeperf.agent.decide.judge import Judged
-from edgeperf.agent.decide.names import COSTS, Asked
+from edgeperf.agent.decide.names import COSTS, RIGHT, Asked
 from edgeperf.agent.decide.units import Kind
 from edgeperf.agent.result import Result
 from edgeperf.datasets.metrics.names import bare
@@ -15,6 +15,8 @@ from edgeperf.datasets.metrics.names import bare
 if TYPE_CHECKING:
     from edgeperf.datasets.metrics.ranking import Costs
 
+#: A class this frequent makes the share of right answers a matter of always naming it.
+_MAJORITY = 0.9
 _LASTS = {"smoke": "seconds", "fast": "a minute"}
 
 
@@ -40,6 +42,8 @@ def notes_of(
     yield from _energy(results, asked)
     yield from _rates(arena, asked)
     yield from _quality(judged, limits)
+    yield from _imbalance(results, limits)
+    yield from _again(judged)
     yield from _spread(judged, limits)
     if costs is None and any(bare(one.name) in COSTS for one in asked):
         yield "cost is at the costs that each result's own task names; --cost-miss sets one for all"
@@ -58,9 +62,13 @@ def _energy(results: Sequence[Result], asked: Sequence[Asked]) -> Iterator[str]:
     uses = [one for one in asked if one.kind in (Kind.ENERGY, Kind.POWER) or "joule" in one.name]
     powers = [result.power for result in results if result.power is not None]
     boundaries = Counter(str(power.get("boundary")) for power in powers)
-    if uses and len(boundaries) > 1:
-        several = ", ".join(f"{name} ({count} runs)" for name, count in boundaries.items())
-        yield f"joules do not compare: meters sit at different boundaries: {several}"
+    if not uses or not boundaries:
+        return
+    if len(boundaries) == 1:
+        yield f"joules and watts are those at the {next(iter(boundaries))}"
+        return
+    several = ", ".join(f"{name} ({count} runs)" for name, count in sorted(boundaries.items()))
+    yield f"joules do not compare: meters sit at different boundaries: {several}"
 
 
 def _rates(arena: Arena, asked: Sequence[Asked]) -> Iterator[str]:
@@ -79,6 +87,32 @@ def _quality(judged: Sequence[Judged], limits: Sequence[Limit]) -> Iterator[str]
         yield f"{text}, and accuracy of {unmeasured} configuration(s) was not measured at all"
     elif limits:
         yield f"{text}: only each run's own gate stands for it"
+
+
+def _imbalance(results: Sequence[Result], limits: Sequence[Limit]) -> Iterator[str]:
+    """Say aloud that a share of right answers says little where one answer is mostly right."""
+    asked = [limit.asked.name for limit in limits if limit.asked.name in RIGHT]
+    counts = [{one.name: one.samples for one in result.accuracy.classes} for result in results]
+    classes = next((count for count in counts if any(count.values())), {})
+    if not asked or not classes:
+        return
+    commonest = max(classes, key=lambda name: classes[name])
+    share = classes[commonest] / sum(classes.values())
+    if share >= _MAJORITY:
+        yield (
+            f"{asked[0]} decides little on these samples: always answering {commonest!r} has"
+            f" {share:.4f}; ask for pr_auc, balanced_accuracy or recall@precision=0.9"
+        )
+
+
+def _again(judged: Sequence[Judged]) -> Iterator[str]:
+    found = {line.limit.asked.name for one in judged for line in one.lines if line.reading.again}
+    found |= {name for one in judged for name, reading in one.readings.items() if reading.again}
+    if found:
+        yield (
+            f"{', '.join(sorted(found))}: scored again from the kept predictions; a threshold"
+            " chosen on these samples flatters itself on them"
+        )
 
 
 def _spread(judged: Sequence[Judged], limits: Sequence[Limit]) -> Iterator[str]:

@@ -119,6 +119,8 @@ def _of_file(path: Path) -> Iterator[Run | Unread]:
         raw = path.read_bytes()
     except OSError as error:
         raise DecideError(f"result {path}: {error.strerror}") from error
+    if not raw.strip():
+        raise DecideError(f"result {path}: is empty")
     for number, (document, text) in enumerate(_documents(raw, path), start=1):
         where = str(path) if number == 1 else f"{path}, document {number}"
         if isinstance(document, dict) and "format_version" in document:

@@ -120,6 +120,28 @@ def group_title(group: Group) -> str:
     return plain(f"{what['task']}, {what['scenario']}, {what['length']}; {what['samples']}")
 
 
+def other_figures(group: Group) -> list[Asked]:
+    """Return the figures that rank or place, and that no constraint shows already."""
+    limited = {line.limit.asked.name for one in group.candidates for line in one.judged.lines}
+    both = dict.fromkeys((group.prefer, *group.over))
+    return [asked for asked in both if asked.name not in limited]
+
+
+def titles_of(group: Group) -> list[str]:
+    """Return the heading of every figure's column: constraints first."""
+    limits = (str(line.limit) for one in group.candidates for line in one.judged.lines)
+    return [*dict.fromkeys(limits), *(asked.name for asked in other_figures(group))]
+
+
+def reading_text(asked: Asked, judged: Judged) -> tuple[str, str]:
+    """Return a figure with its interval, and why it is missing; both empty if refused."""
+    reading = judged.readings.get(asked.name)
+    if reading is None:
+        return "", ""
+    words = [value_text(asked, reading), interval_text(asked, reading)]
+    return " ".join(word for word in words if word), plain(reading.why_not)
+
+
 def rank_words(group: Group) -> str:
     """Return what the order is by."""
     better = group.prefer.better
@@ -131,7 +153,7 @@ def pareto_words(group: Group) -> Iterator[str]:
     over = ", ".join(f"{asked.name} ({asked.better} is better)" for asked in group.over)
     placed = [one for one in group.candidates if one.place is not None]
     if not placed:
-        yield f"no Pareto set over {over}: no run is VALID"
+        yield f"no Pareto set over {over}: no run is VALID; --accept-suspect takes SUSPECT ones"
         return
     front = [str(one.number) for one in placed if one.place is not None and one.place.on_front]
     yield f"Pareto set over {over}: {', '.join(front) or 'empty'}"
