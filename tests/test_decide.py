@@ -154,7 +154,7 @@ def test_what_was_asked_differently_does_not_compare(
     options = ["--across", part] + (["--across", "samples"] if part == "task" else [])
     together = product.call("decide", *options)
     assert together.stdout.count("best first by") == 1
-    assert " | " in together.stdout
+    assert f"compared across {part}, at your word: " in together.stdout
 
 
 def test_settings_tell_configurations_apart(tmp_path: Path) -> None:
@@ -165,6 +165,18 @@ def test_settings_tell_configurations_apart(tmp_path: Path) -> None:
         ("governor performance",),
         ("governor as it was",),
     ]
+
+
+def test_same_name_of_two_models_is_no_repeat(tmp_path: Path) -> None:
+    """The file's digest is the model's identity, and is shown where names do not tell."""
+    first = made()
+    model = msgspec.structs.replace(first.model, sha256="f" * 64)
+    second = msgspec.structs.replace(made(), model=model)
+    group = only(decided(tmp_path, [first, second], "p99<20ms"))
+    assert {one.settings for one in group.candidates} == {
+        ("sha256 00000000",),
+        ("sha256 ffffffff",),
+    }
 
 
 def test_rank_and_pareto_set(tmp_path: Path) -> None:
@@ -307,6 +319,7 @@ def test_exit_status_and_streams(product: "Product") -> None:
         ["nowhere"],
         ["cost<1"],
         ["cost<1", "--cost-miss", "1"],
+        ["p99<1s", "--cost-miss", "1", "--cost-false-alarm", "1"],
         ["cost<1", "--cost-miss", "1", "--cost-false-alarm", "-1"],
         ["--prefer", "nothing"],
         ["--pareto", "p99,nothing"],

@@ -18,7 +18,9 @@ from edgeperf.agent.result import Result
 
 #: What an arena is made of: what ``--across`` may leave out.
 ARENA = ("task", "samples", "scenario", "length")
-_SETTINGS = ("governor", "clock_hz", "fan", "realtime")
+#: Between what an arena is made of across.
+BETWEEN = " | "
+_SETTINGS = ("governor", "clock_hz", "fan", "realtime", "target_qps", "shapes")
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +72,7 @@ def arenas_of(runs: Sequence[Run], across: Collection[str] = ()) -> list[Arena]:
     arenas = []
     for members in found.values():
         what = {
-            name: " | ".join(dict.fromkeys(_arena(run.result, samples)[name] for run in members))
+            name: BETWEEN.join(dict.fromkeys(_arena(run.result, samples)[name] for run in members))
             for name in ARENA
         }
         arenas.append(Arena(what=what, configurations=tuple(_configurations(members, samples))))
@@ -104,6 +106,7 @@ def _settings(result: Result) -> dict[str, str]:
     spec, sut = result.spec, result.sut
     found = {
         "scenario": str(spec.get("scenario")),
+        "parts": ", ".join(part.sha256 for part in result.model.parts),
         "processor": str(result.board.get("cpu_model") or ""),
         "power mode": str(result.board.get("power_mode") or ""),
         **{name: _word(spec.get(name)) for name in _SETTINGS},
@@ -117,6 +120,7 @@ def _settings(result: Result) -> dict[str, str]:
         "precision": sut.precision,
         "delegates": ", ".join(sut.delegates),
         "workers": str(len(sut.workers)),
+        "cores": " | ".join(",".join(map(str, worker.cores)) for worker in sut.workers),
         "threads": str(sut.threads_per_worker),
         "batch": str(sut.batch),
         "options": _word(sut.options),

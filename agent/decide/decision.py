@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from edgeperf.agent.decide.configurations import Arena, arenas_of
+from edgeperf.agent.decide.configurations import BETWEEN, Arena, arenas_of
 from edgeperf.agent.decide.constraints import Limit, parse, settle
 from edgeperf.agent.decide.errors import DecideError
 from edgeperf.agent.decide.figures import Figure, read
@@ -142,6 +142,9 @@ def decide(found: Found, wish: Wish) -> Decision:
     )
     prefer = None if wish.prefer is None else _directed(wish.prefer, names, wish, "--prefer")
     over = tuple(dict.fromkeys(_directed(name, names, wish, "--pareto") for name in wish.over))
+    ranked = [limit.asked for limit in limits] + list(over) + ([prefer] if prefer else [])
+    if wish.costs is not None and not any(bare(asked.name) in COSTS for asked in ranked):
+        raise DecideError("--cost-miss: nothing asks for cost or least_cost")
     groups: list[Group] = []
     first = 1
     for arena in arenas_of(found.runs, wish.across):
@@ -224,7 +227,14 @@ def _group(arena: Arena, limits: Sequence[Limit], wish: Wish, named: _Figures, f
         prefer=prefer,
         why_prefer=why,
         over=over,
-        notes=tuple(notes_of(arena, judged, limits, (prefer, *over), wish.costs)),
+        notes=(
+            *(
+                f"compared across {part}, at your word: {arena.what[part]}"
+                for part in wish.across
+                if BETWEEN in arena.what[part]
+            ),
+            *notes_of(arena, judged, limits, (prefer, *over), wish.costs),
+        ),
     )
 
 
@@ -286,8 +296,12 @@ def _told_apart(one: Judged, others: Sequence[Judged]) -> tuple[str, ...]:
         and (other.configuration.backend, other.configuration.precision)
         == (mine.backend, mine.precision)
     ]
-    return tuple(
+    named = [other.configuration for other in others if other.configuration.model == mine.model]
+    digest = f"sha256 {mine.model_sha256[:8]}"
+    several = any(other.model_sha256 != mine.model_sha256 for other in named)
+    differing = (
         f"{name} {value or 'as it was'}"
         for name, value in mine.settings.items()
         if any(settings.get(name) != value for settings in alike)
     )
+    return ((digest,) if several else ()) + tuple(differing)

@@ -122,6 +122,7 @@ class Judge:
         self._costs = costs
         asked = [limit.asked for limit in limits] + list(others)
         names = (one.name for one in asked if one.quality and can_be_scored_again(one.name))
+        self._found: dict[tuple[str, str], Read] = {}
         self._again = Again(tuple(dict.fromkeys(names)), costs)
 
     def judge(self, configuration: Configuration) -> Judged:
@@ -191,6 +192,13 @@ class Judge:
         )
 
     def _read(self, run: Run, asked: Asked) -> Read:
+        """Read a figure, once: a constraint and the Pareto set may both want it."""
+        key = (run.result.id, asked.name)
+        if key not in self._found:
+            self._found[key] = self._read_once(run, asked)
+        return self._found[key]
+
+    def _read_once(self, run: Run, asked: Asked) -> Read:
         if self._costs is not None and bare(asked.name) in COSTS:
             return self._again.read(run, asked.name)
         found = read(run.result, asked)

@@ -142,6 +142,23 @@ def test_results_in_every_format(typed: Any, shelf: None, tmp_path: Path) -> Non
     assert typed("fleet", "results", "--verdict", "valid", "--format", "jsonl").out == ""
 
 
+def test_export_is_decided_upon(typed: Any, shelf: None) -> None:
+    """``edgeperf decide`` takes it; simulated results are INVALID and so refused, each by board."""
+    del shelf
+    for board in ("pi5-01", "pi5-02"):
+        typed("fleet", "run", board, "digits")
+    assert typed("fleet", "results", "--format", "json", "-o", "shelf.json").status == 0
+    done = typed("decide", "shelf.json", "p99<1s")
+    assert (done.status, done.err) == (1, "")
+    assert done.out.startswith("0 of 2 configurations pass")
+    assert {"pi5-01", "pi5-02"} <= set(done.out.split())
+    assert done.out.count("made by edgeperf fleet simulate") == 2
+    typed("fleet", "results", "--format", "jsonl", "-o", "shelf.jsonl")
+    refused = typed("decide", "shelf.jsonl", "p99<1s")
+    assert refused.status == 2
+    assert "export with edgeperf fleet results --format json" in refused.err
+
+
 def test_campaign(typed: Any, shelf: None, tmp_path: Path) -> None:
     """Runs to its end, exits by its verdicts, and shows how far it is."""
     del shelf
