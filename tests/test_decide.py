@@ -13,7 +13,8 @@ from decide_results import WHY, kept, made
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeperf.agent.decide.decision import Decision, Group, Wish, decide
+from edgeperf.agent.decide.choose import decide
+from edgeperf.agent.decide.decision import Decision, Group, Wish
 from edgeperf.agent.decide.errors import DecideError
 from edgeperf.agent.decide.judge import Judged, Outcome, Reading
 from edgeperf.agent.decide.names import serving

@@ -63,9 +63,9 @@ def decide(  # noqa: PLR0913 - click passes every option
 
     Exit status: 0 something passes, 1 nothing does, 2 bad input.
     """
+    from edgeperf.agent.decide.choose import decide as made  # noqa: PLC0415
     from edgeperf.agent.decide.constraints import looks_like_one  # noqa: PLC0415 - only here
     from edgeperf.agent.decide.decision import Wish  # noqa: PLC0415
-    from edgeperf.agent.decide.decision import decide as made  # noqa: PLC0415
     from edgeperf.agent.decide.judge import Outcome  # noqa: PLC0415
     from edgeperf.agent.decide.sources import find  # noqa: PLC0415
 

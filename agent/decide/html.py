@@ -113,8 +113,9 @@ def _picture(group: Group) -> Iterator[str]:
     if len(group.over) < 2 or len(drawn) < 2:  # noqa: PLR2004 - no plane, or no picture
         return
     across, up = group.over[:2]
-    at_x = _Axis(across, [x for _, x, _ in drawn], _EDGE, _WIDTH - _EDGE)
-    at_y = _Axis(up, [y for _, _, y in drawn], _HEIGHT - _EDGE, _EDGE / 2)
+    x_limits, y_limits = _limits(group, across), _limits(group, up)
+    at_x = _Axis(across, [*x_limits, *(x for _, x, _ in drawn)], _EDGE, _WIDTH - _EDGE)
+    at_y = _Axis(up, [*y_limits, *(y for _, _, y in drawn)], _HEIGHT - _EDGE, _EDGE / 2)
     yield f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-size="13">'
     yield f"<title>{escape(f'{across.name} and {up.name}')}</title>"
     yield f'<path d="M{_EDGE} {_EDGE / 2}V{_HEIGHT - _EDGE}H{_WIDTH - _EDGE}" fill="none" stroke="#888"/>'  # noqa: E501 - one element
@@ -122,21 +123,34 @@ def _picture(group: Group) -> Iterator[str]:
     yield from at_y.labels(lambda at: f'x="{_EDGE - 6}" y="{at + 4:.0f}" text-anchor="end"')
     yield f'<text x="{_WIDTH / 2:.0f}" y="{_HEIGHT - 18}" text-anchor="middle">{escape(_axis(across))}</text>'  # noqa: E501
     yield f'<text x="8" y="16">{escape(_axis(up))}</text>'
+    for place in map(at_x.at, x_limits):
+        yield _dashed(f"M{place:.1f} {_EDGE / 2}V{_HEIGHT - _EDGE}")
+    for place in map(at_y.at, y_limits):
+        yield _dashed(f"M{_EDGE} {place:.1f}H{_WIDTH - _EDGE}")
     for one, x, y in drawn:
         front = one.place is not None and one.place.on_front
         colour = "#176b2c" if one.judged.outcome is Outcome.PASSES else "#a4161a"
         fill = colour if front else "none"
-        place = f'cx="{at_x.at(x):.1f}" cy="{at_y.at(y):.1f}"'
-        yield f'<circle {place} r="6" fill="{fill}" stroke="{colour}">'
+        centre = f'cx="{at_x.at(x):.1f}" cy="{at_y.at(y):.1f}"'
+        yield f'<circle {centre} r="6" fill="{fill}" stroke="{colour}">'
         yield f"<title>{escape(name_of(one))}</title></circle>"
         yield f'<text x="{at_x.at(x) + 9:.1f}" y="{at_y.at(y) - 6:.1f}">{one.number}</text>'
-    yield "</svg><p><small>Filled: the Pareto set. Green: passes.</small></p>"
+    yield "</svg><p><small>Filled: the Pareto set. Green: passes. Dashed: asked.</small></p>"
 
 
 def _values(candidate: Candidate, group: Group) -> tuple[float | None, float | None]:
     readings = [candidate.judged.readings.get(asked.name) for asked in group.over[:2]]
     x, y = ([None if one is None else one.value for one in readings] + [None, None])[:2]
     return x, y
+
+
+def _limits(group: Group, asked: Asked) -> list[float]:
+    lines = (line for one in group.candidates for line in one.judged.lines)
+    return list(dict.fromkeys(line.limit.value for line in lines if line.limit.asked == asked))
+
+
+def _dashed(path: str) -> str:
+    return f'<path d="{path}" stroke="#8a5a00" stroke-dasharray="4 4" fill="none"/>'
 
 
 def _axis(asked: Asked) -> str:
