@@ -1,9 +1,11 @@
 """Deciding: what passes, what fails by how much, what is refused, and what does not compare."""
 
+import contextlib
 import csv
 import io
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from decide_results import WHY, kept, made
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeperf import InputError
 from edgeperf.agent.decide.choose import decide
 from edgeperf.agent.decide.decision import Decision, Group, Wish
 from edgeperf.agent.decide.errors import DecideError
@@ -164,7 +167,7 @@ def test_settings_tell_configurations_apart(tmp_path: Path) -> None:
     group = only(decided(tmp_path, results, "p99<20ms"))
     assert [one.settings for one in group.candidates] == [
         ("governor performance",),
-        ("governor as it was",),
+        ("governor not set",),
     ]
 
 
@@ -283,6 +286,37 @@ def test_other_files_are_refused(tmp_path: Path, content: str, said: str) -> Non
     file.write_text(content)
     with pytest.raises(DecideError, match=re.escape(said)):
         find([str(file)])
+
+
+@given(
+    st.binary(max_size=200)
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps).map(str.encode)
+    | st.just(b"[" * 100_000)
+)
+def test_any_file_is_a_result_or_bad_input(content: bytes) -> None:
+    """Whatever a file holds, the error is ours and has the file's name."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "some.json"
+        file.write_bytes(content)
+        with contextlib.suppress(InputError):
+            assert find([str(file)]).runs == []
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), "5", None, True, [1], {"value": 1}])
+def test_numbers_that_are_none_are_not_measured(tmp_path: Path, value: Any) -> None:
+    """A board may write anything where power and temperatures go."""
+    result = made(joules=(0.04, 0.001))
+    raw = as_data(result)
+    raw["power"]["gross"]["energy_per_sample_j"] = {"value": value, "uncertainty": value}
+    raw["power"]["peak_w"] = raw["power"]["idle"] = value
+    raw["conditions"]["temperatures_max_c"] = {"cpu": value}
+    (tmp_path / "result.json").write_text(json.dumps(raw))
+    asked = ("j_per_sample<1J", "peak_w<1W", "idle_w<1W", "temperature<90C")
+    decision = decide(find([str(tmp_path)]), Wish(constraints=asked))
+    (one,) = judged(decision)
+    measured = [line.reading.value for line in one.lines if line.limit.asked.name != "peak_w"]
+    assert measured == [None, None, None]
+    assert not one.lines[0].met
 
 
 def test_changed_copy_is_refused(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ _COLOUR = {
     Outcome.FAILS: "red",
     Outcome.REFUSED: "red",
 }
-#: Of a large fleet a screen full is enough.
-_MOST_REASONS = 25
+#: Of a large fleet a screen full is enough of each list.
+_MOST_LINES = 25
 _WIDEST = 10_000
 
 
@@ -77,8 +77,7 @@ def _print_group(console: Console, group: Group, notes: Sequence[str]) -> None:
         for candidate in group.candidates:
             _print_block(console, candidate, group)
     console.print()
-    for words in pareto_words(group):
-        _say(console, words)
+    _say_few(console, list(pareto_words(group)))
     for note in notes:
         _say(console, f"· {note}", style="dim")
 
@@ -147,10 +146,14 @@ def _print_reasons(console: Console, title: str, rows: Sequence[tuple[str, str]]
         return
     console.print()
     _say(console, title, style="bold")
-    for name, why in rows[:_MOST_REASONS]:
-        _say(console, f"{name}: {why}")
-    if len(rows) > _MOST_REASONS:
-        _say(console, f"and {len(rows) - _MOST_REASONS} more: --json and --report have them all")
+    _say_few(console, [f"{name}: {why}" for name, why in rows])
+
+
+def _say_few(console: Console, lines: Sequence[str]) -> None:
+    for text in lines[:_MOST_LINES]:
+        _say(console, text)
+    if len(lines) > _MOST_LINES:
+        _say(console, f"and {len(lines) - _MOST_LINES} more: --json and --report have them all")
 
 
 def _colour(judged: Judged) -> str:

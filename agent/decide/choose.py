@@ -200,7 +200,7 @@ def _told_apart(one: Judged, others: Sequence[Judged]) -> tuple[str, ...]:
     digest = f"sha256 {mine.model_sha256[:8]}"
     several = any(other.model_sha256 != mine.model_sha256 for other in named)
     differing = (
-        f"{name} {value or 'as it was'}"
+        f"{name} {value or 'not set'}"
         for name, value in mine.settings.items()
         if any(settings.get(name) != value for settings in alike)
     )

@@ -91,7 +91,7 @@ def _configuration(runs: Sequence[Run]) -> Configuration:
     result = runs[0].result
     sut = result.sut
     return Configuration(
-        model=f"{result.model.name} ({result.model.file})",
+        model=_called(result),
         model_sha256=result.model.sha256,
         backend=str(result.spec.get("backend") or "-") if sut is None else sut.backend,
         precision=(result.model.precision or "-") if sut is None else sut.precision,
@@ -99,6 +99,11 @@ def _configuration(runs: Sequence[Run]) -> Configuration:
         settings=_settings(result),
         runs=tuple(runs),
     )
+
+
+def _called(result: Result) -> str:
+    name, file = result.model.name, result.model.file
+    return name if name == file else f"{name} ({file})"
 
 
 def _settings(result: Result) -> dict[str, str]:

@@ -50,7 +50,10 @@ def read(result: Result, asked: Asked) -> Read:
         return _quality(result, asked.name)
     if asked.name in PERCENTILES:
         return _latency(result, PERCENTILES[asked.name])
-    return _READ[asked.name](result)
+    try:
+        return _READ[asked.name](result)
+    except OverflowError:  # JSON knows whole numbers of any size
+        return Missing(why="the result holds no number that can be compared")
 
 
 def _quality(result: Result, name: str) -> Read:

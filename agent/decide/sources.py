@@ -140,6 +140,8 @@ def _documents(raw: bytes, path: Path) -> Iterator[tuple[Any, bytes]]:
     """Yield each JSON document of a file: one, those of a list, or one a line."""
     try:
         whole = msgspec.json.decode(raw)
+    except RecursionError:
+        raise DecideError(f"result {path}: no result: nested too deep") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         for number, line in enumerate(raw.splitlines(), start=1):
             if line.strip():
@@ -152,7 +154,7 @@ def _documents(raw: bytes, path: Path) -> Iterator[tuple[Any, bytes]]:
 def _line(line: bytes, number: int, path: Path) -> Any:
     try:
         return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecideError(f"{path}: line {number}: neither a result nor JSON: {error}") from error
 
 

@@ -1,6 +1,6 @@
 """A decision in words: the phrases that every form of the report shares."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from edgeperf.agent.decide.configurations import ARENA
 from edgeperf.agent.decide.decision import Candidate, Decision, Group
@@ -18,6 +18,8 @@ _OUTCOME = {
 }
 #: From so many times the limit on, percent say little.
 _MANY = 9
+#: So many dominators are named.
+_FEW = 3
 
 
 def plain(text: str) -> str:
@@ -155,8 +157,8 @@ def pareto_words(group: Group) -> Iterator[str]:
     if not placed:
         yield f"no Pareto set over {over}: no run is VALID; --accept-suspect takes SUSPECT ones"
         return
-    front = [str(one.number) for one in placed if one.place is not None and one.place.on_front]
-    yield f"Pareto set over {over}: {', '.join(front) or 'empty'}"
+    front = [one.number for one in placed if one.place is not None and one.place.on_front]
+    yield f"Pareto set over {over}: {', '.join(map(str, front)) or 'empty'}"
     for one in placed:
         if one.place is None or one.place.on_front:
             continue
@@ -164,7 +166,15 @@ def pareto_words(group: Group) -> Iterator[str]:
             yield f"{one.number} not placed: {', '.join(one.place.missing)} not measured"
             continue
         noise = " (within noise)" if one.place.within_noise else ""
-        yield f"{one.number} dominated by {', '.join(map(str, one.dominators))}{noise}"
+        yield f"{one.number} dominated by {_few(one.dominators, front)}{noise}"
+
+
+def _few(dominators: Sequence[int], front: Sequence[int]) -> str:
+    """Return those of the Pareto set, which there always are, and of these a few."""
+    best = [number for number in dominators if number in front]
+    more = len(dominators) - len(best[:_FEW])
+    text = ", ".join(map(str, best[:_FEW]))
+    return f"{text} and {more} more" if more else text
 
 
 def reason_of(run: Run) -> str:
