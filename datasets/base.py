@@ -45,7 +45,11 @@ class InputLibrary(Protocol):
 
 
 class SampleLibrary(InputLibrary, Protocol):
-    """Labelled samples: what a model answers can be scored."""
+    """Labelled samples: what a model answers can be scored.
+
+    A library, or its task, may have ``ask_also(extra)``, which adds the questions of an
+    :class:`~edgeperf.datasets.metrics.scoring.Extra` to those that ``score`` answers.
+    """
 
     def predict(self, index: int, outputs: Sequence[Array], out: Array) -> None:
         """Turn the raw outputs for one sample into its prediction.

@@ -434,6 +434,25 @@ def test_any_width_shows_every_figure(product: "Product", columns: int) -> None:
     assert "…" not in done.stdout
 
 
+def test_every_constraint_has_its_column(product: "Product") -> None:
+    """Classes in brackets, one figure twice, limits that read alike; the same line counts once."""
+    kept(product.output, made(metrics={"top1": 0.9, "recall[bold]": 0.81}, p99_ms=12))
+    lines = ("recall[bold]>=0.8", "p99<20ms", "p99>1ms", "p99<20.000001ms", "p99<0.02s")
+    done = product.call("decide", *lines)
+    assert done.code == 0
+    assert done.stdout.splitlines()[1].count("·") == 3
+    header = next(line for line in done.stdout.splitlines() if "outcome" in line)
+    assert "recall[bold] >= 0.8" in header
+    assert header.count("p99 < 20 ms") == 2
+    assert done.stdout.count("✓") == 4
+
+
+def test_figure_of_some_repeats_says_so(product: "Product") -> None:
+    """Joules of one run of two are no joules of both."""
+    kept(product.output, made(joules=(0.04, 0.001)), made())
+    assert "in 1 of 2 runs" in product.call("decide", "j_per_sample<1J").stdout
+
+
 def test_order_of_results_changes_nothing(tmp_path: Path) -> None:
     """The same results in any order are the same decision."""
     results = [made(backend=name, p99_ms=ms) for name, ms in zip("abcd", (4, 3, 2, 1), strict=True)]

@@ -88,7 +88,7 @@ def _table(group: Group) -> Table:
     table.add_column("configuration")
     titles = titles_of(group)
     for title in titles:
-        table.add_column(title)
+        table.add_column(Text(title))  # a class in brackets is no markup
     table.add_column("outcome")
     for one in group.candidates:
         lines = [(_found(line), margin_text(line)) for line in one.judged.lines]
@@ -136,7 +136,7 @@ def _print_block(console: Console, candidate: Candidate, group: Group) -> None:
     lines = [(_found(line), margin_text(line)) for line in judged.lines]
     pairs = [*lines, *_others(group, judged)]
     for title, (found, remark) in zip(titles_of(group), pairs, strict=False):
-        table.add_row(title, Text.assemble(found, "  ", (remark, "dim")))
+        table.add_row(Text(title), Text.assemble(found, "  ", (remark, "dim")))
     if pairs:
         console.print(Padding(table, (0, 0, 0, 3)))
 

@@ -36,10 +36,11 @@ def decide(found: Found, wish: Wish) -> Decision:
         DecideError: A constraint or a figure's name cannot be understood.
     """
     names = names_of(found.runs)
-    limits = tuple(
+    settled = (
         settle(parsed, _resolved(parsed.name, names, wish, f"constraint {parsed.text!r}"))
         for parsed in map(parse, wish.constraints)
     )
+    limits = tuple(dict.fromkeys(settled))
     prefer = None if wish.prefer is None else _directed(wish.prefer, names, wish, "--prefer")
     over = tuple(dict.fromkeys(_directed(name, names, wish, "--pareto") for name in wish.over))
     ranked = [limit.asked for limit in limits] + list(over) + ([prefer] if prefer else [])

@@ -42,6 +42,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         low: Lower end of the interval; None where nothing tells.
         high: Upper end.
         runs: How many runs have the figure.
+        of_runs: Of how many that were read.
         why_not: Why none has.
         again: Whether it was scored again from kept predictions.
     """
@@ -50,6 +51,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     runs: int = 0
+    of_runs: int = 0
     why_not: str = ""
     again: bool = False
 
@@ -180,7 +182,7 @@ class Judge:
         figures = [one for one in found if isinstance(one, Figure)]
         if not figures:
             why = next(one.why for one in found if isinstance(one, Missing))
-            return Reading(value=None, why_not=why)
+            return Reading(value=None, of_runs=len(runs), why_not=why)
         values = [figure.value for figure in figures]
         low, high = _widest(figures)
         return Reading(
@@ -188,6 +190,7 @@ class Judge:
             low=low,
             high=high,
             runs=len(figures),
+            of_runs=len(runs),
             again=any(figure.again for figure in figures),
         )
 

@@ -67,6 +67,8 @@ _ALSO = {
     "rss": "peak_rss",
     "size": "model_size",
     "energy_per_sample": "j_per_sample",
+    "latency_p90_early_stopping": "headline_latency",
+    "query_latency_p99_early_stopping": "headline_latency",
 }
 _LATENCY = re.compile(r"latency_(.+?)(?:_ns)?|(.+)_latency")
 #: Metrics that take a number: they can be had for any, where answers have scores.

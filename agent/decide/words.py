@@ -65,11 +65,12 @@ def value_text(asked: Asked, reading: Reading) -> str:
 
 
 def interval_text(asked: Asked, reading: Reading) -> str:
-    """Return ``[low, high]``; empty where nothing tells."""
-    if reading.low is None and reading.high is None:
-        return ""
+    """Return ``[low, high]``, and of how many runs if not of all; empty where nothing tells."""
+    some = f"in {reading.runs} of {reading.of_runs} runs" if reading.runs < reading.of_runs else ""
+    if reading.value is None or (reading.low is None and reading.high is None):
+        return some if reading.value is not None else ""
     ends = ["?" if end is None else text_of(asked.kind, end) for end in (reading.low, reading.high)]
-    return f"[{', '.join(ends)}]"
+    return f"[{', '.join(ends)}] {some}".rstrip()
 
 
 def margin_text(line: Line) -> str:
@@ -131,8 +132,9 @@ def other_figures(group: Group) -> list[Asked]:
 
 def titles_of(group: Group) -> list[str]:
     """Return the heading of every figure's column: constraints first."""
-    limits = (str(line.limit) for one in group.candidates for line in one.judged.lines)
-    return [*dict.fromkeys(limits), *(asked.name for asked in other_figures(group))]
+    lines = next((one.judged.lines for one in group.candidates if one.judged.lines), ())
+    limits = [str(line.limit) for line in lines]
+    return [*limits, *(asked.name for asked in other_figures(group))]
 
 
 def reading_text(asked: Asked, judged: Judged) -> tuple[str, str]:
