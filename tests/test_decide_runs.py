@@ -1,7 +1,7 @@
 """Deciding among real runs: models, runtimes and precisions, and kept predictions scored again."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,41 @@ def test_predictions_that_were_changed_are_not_scored(desk: Product, tmp_path: P
     (copy / "predictions.npz").write_bytes((source / "predictions.npz").read_bytes())
     (wrong,) = asked(desk, str(copy), line)[0]["lines"]
     assert "not the run's samples" in wrong["why"]
+
+
+OWN = """
+[input]
+kind = "array"
+[output]
+positive = 3
+[metric]
+gate = "top1"
+at_least = 0.5
+costs = {miss = 2, false_alarm = 1}
+"""
+
+
+@pytest.mark.slow
+def test_own_task_answers_new_questions(
+    desk: Product, digits_file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """By the user's file while it is there, else by the copy that the run kept."""
+    with np.load(digits_file("digits_test.npz")) as arrays:
+        np.savez(tmp_path / "mine.npz", images=arrays["images"], labels=arrays["labels"])
+    task, output = tmp_path / "own.toml", tmp_path / "own-results"
+    task.write_text(OWN)
+    options = ("--task", str(task), "--data", str(tmp_path / "mine.npz"), "--output", str(output))
+    ran = desk.run(str(digits_file("digits_f32.tflite")), *QUICK, *options)
+    assert ran.code in (0, 1), ran.stderr
+    lines = ("recall@precision=0.5[3]>0", "cost[3]<9", "cost[3]>=0")
+    own = asked(desk, str(output), *lines)[0]["lines"]
+    task.unlink()
+    assert asked(desk, str(output), *lines)[0]["lines"] == own
+    assert own[0]["value"] > 0.9
+    assert [line["scored_again"] for line in own] == [True, False, False]
+    costs = ("--cost-miss", "200", "--cost-false-alarm", "100")
+    dearer = asked(desk, str(output), *lines, *costs)[0]["lines"]
+    assert dearer[1]["value"] == pytest.approx(100 * own[1]["value"])
 
 
 @pytest.mark.slow

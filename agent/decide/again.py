@@ -32,6 +32,8 @@ PREDICTIONS, LATENCIES, TASK = "predictions.npz", "latencies.npz", "task.toml"
 #: Two-sided 95 % of a normal distribution.
 _Z = 1.96
 _SAME = 1e-6
+#: What other costs change.
+_OF_COSTS = (*COSTS, "threshold@least_cost")
 _AT = re.compile(r"(recall@precision|precision@recall)=([^\[]+)")
 
 Array = NDArray[Any]
@@ -90,7 +92,7 @@ class Again:
             return Missing(why=f"cannot be scored again: answers and samples do not fit: {error}")
         for name, value in run.result.accuracy.metrics.items():
             here = score.metrics.get(name, value)
-            if bare(name) not in COSTS and abs(here - value) > _SAME:
+            if bare(name) not in _OF_COSTS and abs(here - value) > _SAME:
                 return Missing(
                     why=f"cannot be scored again: with the samples here {name} is"
                     f" {here:.4f}, the result says {value:.4f}: not the run's samples"
