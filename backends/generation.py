@@ -1,9 +1,9 @@
 """Two models and a tokenizer as one session: text in, text out, one token at a time.
 
 The encoder runs once, the decoder once for each token, fed with what it gave (its cache of
-keys and values) and with the token it liked best. Which output goes into which input is
-told by name, else by shape. Everything counts as inference: tokenizing, every step of the
-decoder, and making text of its tokens.
+keys and values) and with the token it liked best; with a beam, once for each token of each
+text that grows. Which output goes into which input is told by name, else by shape. Everything
+counts as inference: tokenizing, every step of the decoder, and making text of its tokens.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,9 @@ import msgspec
 import numpy as np
 
 from edgeperf.backends.base import Array, ModelError, RuntimeInfo, Session
+from edgeperf.backends.beam import BeamSearch
 from edgeperf.backends.shapes import check_blocks
+from edgeperf.datasets.score import Decoding
 from edgeperf.datasets.tensors import TensorSpec
 from edgeperf.datasets.text.strings import get_text, put_text
 from edgeperf.datasets.text.tokenizer import Tokenizer
@@ -28,7 +30,7 @@ class GenerationSession:
     """An encoder, a decoder that gives one token at a time, and their tokenizer."""
 
     def __init__(
-        self, encoder: Session, decoder: Session, tokenizer: Tokenizer, most_tokens: int
+        self, encoder: Session, decoder: Session, tokenizer: Tokenizer, decoding: Decoding
     ) -> None:
         """Connect the two.
 
@@ -37,7 +39,7 @@ class GenerationSession:
             decoder: Takes that, a token, its position and its own cache; gives a score for
                 each token and the cache.
             tokenizer: Of both.
-            most_tokens: Where an answer is cut.
+            decoding: How the answer is searched, and where it is cut.
 
         Raises:
             ModelError: Their inputs and outputs do not fit together.
@@ -49,7 +51,7 @@ class GenerationSession:
             np.zeros(COUNT.shape, np.int32),
         )
         self._encoder, self._decoder = encoder, decoder
-        self._tokenizer, self._most = tokenizer, most_tokens
+        self._tokenizer, self._most = tokenizer, decoding.most_tokens
         self._texts: Array = np.empty(0)
         self._source = np.zeros((1, *_only(encoder).sample_shape), _only(encoder).dtype)
         self._blocks = [np.zeros((1, *spec.sample_shape), spec.dtype) for spec in decoder.inputs]
@@ -60,6 +62,7 @@ class GenerationSession:
         self._memory = [(encoder.results[a], self._blocks[b][0]) for a, b in places.memory]
         self._cache = [(decoder.results[a], self._blocks[b][0]) for a, b in places.cache]
         self._scores = decoder.results[places.scores].reshape(-1)
+        self._beam = self._beam_search(decoding)
         encoder.bind([self._source])
         decoder.bind(self._blocks)
 
@@ -96,7 +99,7 @@ class GenerationSession:
             taken[...] = given
         for _, taken in self._cache:
             taken[...] = 0
-        tokens = self._generate()
+        tokens = self._generate() if self._beam is None else self._search(self._beam)
         put_text(self._tokenizer.decode(tokens), self.results[0])
         self.results[1][0] = len(tokens)
 
@@ -123,10 +126,35 @@ class GenerationSession:
             tokens.append(token)
         return tokens
 
+    def _beam_search(self, decoding: Decoding) -> BeamSearch | None:
+        if decoding.beam == 1:
+            return None
+        if self._scores.dtype.kind != "f" or self._scores.size <= decoding.beam:
+            raise ModelError(
+                f"beam={decoding.beam}: the decoder gives {self._scores.size} scores of"
+                f" {self._scores.dtype}; expected more than that, as floats"
+            )
+        return BeamSearch(
+            self._step,
+            self._cache,
+            width=decoding.beam,
+            length_penalty=decoding.length_penalty,
+        )
+
+    def _step(self, token: int, position: int) -> Array:
+        self._token[0], self._position[0] = token, position
+        self._decoder.infer(0)
+        return self._scores
+
+    def _search(self, beam: BeamSearch) -> list[int]:
+        """Return the tokens of the most probable text that a beam finds."""
+        return list(beam.search(self._tokenizer.start, self._tokenizer.stop, self._most))
+
     def close(self) -> None:
         """Release both runtimes."""
         self.results = ()
         self._memory = self._cache = []
+        self._beam = None
         self._encoder.close()
         self._decoder.close()
 

@@ -84,13 +84,17 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decoding(msgspec.Struct, frozen=True, kw_only=True):
-    """How a decoder that gives one token at a time is driven: greedily, up to a length.
+    """How a decoder that gives one token at a time is driven.
 
     Attributes:
         most_tokens: Where an answer is cut.
+        beam: How many texts grow at a time; 1 is greedy.
+        length_penalty: Of a beam: exponent by which longer texts are preferred.
     """
 
     most_tokens: int
+    beam: int = 1
+    length_penalty: float = 1.0
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,12 +28,15 @@ def test_one_change_comes_first_then_two() -> None:
 
 
 def test_bytes_and_grey_and_numbers() -> None:
-    """8-bit inputs may want pixels; grey has no order; for arrays nothing is known."""
+    """8-bit inputs may want pixels; grey has no order; arrays only another scale."""
     assert 'bytes = "pixels"' in said("uint8", std=(255.0,))
     assert 'bytes = "quantised", mean = [0], std = [255]' in said("int8", bytes="pixels")
     assert not any("colour" in text for text in said(colour="grey"))
     assert not any("103.53" in text for text in said(colour="grey"))
-    assert said(kind="array") == []
+    assert said(kind="array")[0] == "mean = [0], std = [255]"
+    assert "mean = [0], std = [1]" in said(kind="array", std=(255.0,))
+    assert said("int32", kind="array") == []
+    assert said(kind="audio") == []
 
 
 def test_another_order_of_channels_has_its_own_mean() -> None:
@@ -83,6 +86,8 @@ def test_chance_depends_on_how_many_samples_there_are() -> None:
         right = random.permutation(count) < share * count
         answers = np.where(right, labels, 1 - labels)
         assert bool(chance_remarks(labels, answers, 2)) == flagged
+    few = np.array([0] * 12 + [1] * 12)
+    assert chance_remarks(few, few ^ (np.arange(24) == 3), 2) == []
     labels = np.arange(1000) % 100
     answers = np.where(np.arange(1000) < 20, labels, (labels + 1) % 100)
     assert chance_remarks(labels, answers, 1000)[0].doubt

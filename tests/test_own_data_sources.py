@@ -153,6 +153,61 @@ def test_arrays_for_several_inputs(tmp_path: Path) -> None:
         task.open(inputs, [tensor(1, 2, name="y")], data=tmp_path / "a.npz")
 
 
+SAMPLE = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("sample", "shape", "expected"),
+    [
+        (SAMPLE, (1, 2, 3, 4), SAMPLE),
+        (SAMPLE[None], (1, 2, 3, 4), SAMPLE),
+        (SAMPLE, (1, 4, 2, 3), SAMPLE.transpose(2, 0, 1)),
+        (SAMPLE, (1, 3, 4, 2), SAMPLE.transpose(1, 2, 0)),
+        (SAMPLE, (1, 24), SAMPLE),
+        (SAMPLE.reshape(-1), (1, 2, 3, 4), SAMPLE),
+        (SAMPLE, (1, 3, 2, 4), None),
+        (SAMPLE, (1, 4, 3, 2), None),
+        (SAMPLE, (1, 6, 4), None),
+        (SAMPLE, (1, 2, 3, 5), None),
+        (SAMPLE, (1, 25), None),
+    ],
+)
+def test_axes_of_arrays(
+    tmp_path: Path, sample: Any, shape: tuple[int, ...], expected: Any | None
+) -> None:
+    """Channels go where the model has them; numbers are never poured into another shape."""
+    np.savez(tmp_path / "a.npz", x=np.stack([sample, sample]), labels=[0, 1])
+    x = tensor(*shape)
+    for task in ("", "mean = [1]\n", "std = [2]\n"):
+        text = '[input]\nkind = "array"\n' + task
+        if expected is None:
+            with pytest.raises(DatasetError, match=r"is \[2, 3, 4\], and input 'x' \[1, .*same"):
+                open_own(tmp_path / "a.npz", text, x=x)
+            continue
+        wanted = expected.reshape(shape) - ("mean" in task)
+        made = first(open_own(tmp_path / "a.npz", text, x=x), 1, x)
+        assert made.tolist() == (wanted / (2 if "std" in task else 1)).tolist()
+
+
+def test_a_mean_of_each_channel_of_an_array(tmp_path: Path) -> None:
+    """It is that of the channels, wherever the model has them; another number is refused."""
+    np.savez(tmp_path / "a.npz", x=np.zeros((1, 5, 6, 3), np.float32), labels=[0])
+    text = '[input]\nkind = "array"\nmean = [1, 2, 3]\n'
+    last, before = tensor(1, 5, 6, 3), tensor(1, 3, 5, 6)
+    made = first(open_own(tmp_path / "a.npz", text, x=last), 0, last)
+    assert made[0, 4, 5].tolist() == [-1, -2, -3]
+    made = first(open_own(tmp_path / "a.npz", text, x=before), 0, before)
+    assert made[0, :, 4, 5].tolist() == [-1, -2, -3]
+    for wrong in ("mean = [1, 2]", "mean = [1, 2, 3]\nstd = [1, 2]"):
+        with pytest.raises(DatasetError, match="expected one, or one for each channel"):
+            open_own(tmp_path / "a.npz", f'[input]\nkind = "array"\n{wrong}\n', x=last)
+
+
+def _loose(data: Path) -> Path:
+    image(data / "loose" / "0.png", (0, 0, 0))
+    return data / "loose"
+
+
 def test_arrays_are_quantised_by_the_model(tmp_path: Path) -> None:
     """Numbers become 8-bit ones by the model's scale; what is 8-bit already passes as it is."""
     np.savez(tmp_path / "a.npz", x=np.array([[1.0, -2.0]]), labels=[0])
@@ -211,6 +266,7 @@ def _npz(**arrays: Any) -> Callable[[Path], Path]:
 BAD: list[tuple[Callable[[Path], Path], str]] = [
     (_missing, r"cat/9.png: listed in .*a.csv, but not there \(2 of 3 are missing\)"),
     (_empty_class, r"owl: holds no sample; remove it"),
+    (_loose, r"loose: holds 1 samples but not their classes; expected a folder with one folder"),
     (_nothing, r"none: holds no sample; expected a folder with one folder per class"),
     (lambda data: data / "gone", r"gone: does not exist; expected a folder"),
     (_text("a.xyz", ""), r"a.xyz: cannot be read as samples; expected a folder"),
@@ -232,7 +288,7 @@ BAD: list[tuple[Callable[[Path], Path], str]] = [
     (_text("val_map.txt", "cat/0.png\n"), r"line 1: expected FILE CLASS, found 'cat/0.png'"),
     (_npz(x=np.zeros(3)), r"a.npz: holds 'x'; expected 'labels' \(n,\) and the samples"),
     (_npz(labels=[1]), r"a.npz: holds 'labels'; expected 'labels' \(n,\) and the samples"),
-    (_npz(x=np.zeros(3), labels=[1]), r"a.npz: 3 samples in '' but 1 labels"),
+    (_npz(x=np.zeros(3), labels=[1]), r"a.npz: 3 samples but 1 labels; expected one for each"),
     (_npz(x=np.zeros(0), labels=np.zeros(0, int)), r"a.npz: holds no sample"),
     (_npz(x=np.zeros(1), labels=[0.5]), r"labels are \[1\] float64; expected one whole number"),
     (_npz(x=np.zeros((1, 4)), labels=[0]), r"is \[4\] float64; expected an image"),

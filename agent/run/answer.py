@@ -45,7 +45,7 @@ def load_session(sut: SutPlan, *, batch: int = 1) -> Session:
         return session
     decoder = backend.load(Path(sut.parts["decoder"]), options)
     tokenizer = Tokenizer(Path(sut.parts["tokenizer"]))
-    return GenerationSession(session, decoder, tokenizer, sut.decoding.most_tokens)
+    return GenerationSession(session, decoder, tokenizer, sut.decoding)
 
 
 def open_samples(

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from edgeperf import InputError
+from edgeperf.agent.run.decoding import decoding_of, timed_generation
 from edgeperf.agent.run.jobs import DataPlan, LoadPlan, SutPlan
 from edgeperf.agent.run.layout import Layout, lay_out
 from edgeperf.agent.run.model_choice import Choice, ModelFile, choose_model, with_reference
@@ -19,7 +20,7 @@ from edgeperf.agent.spec import Preset, RunSpec, Scenario
 from edgeperf.datasets import OWN_DATA, open_task
 from edgeperf.datasets.assets import Places
 from edgeperf.datasets.base import Task
-from edgeperf.datasets.score import Gate
+from edgeperf.datasets.score import Decoding, Gate
 from edgeperf.datasets.stored.build import store_folder
 from edgeperf.power import make_source, parse_meter_spec
 from edgeperf.power.base import MeterInputError
@@ -33,7 +34,6 @@ CALIBRATE_S = {Preset.VALID: 3.0, Preset.FAST: 1.0, Preset.SMOKE: 0.3}
 #: Share of the FP32 reference that MLPerf asks of most benchmarks.
 SHARE = 0.99
 TIMED = ("input hand-over to the runtime", "inference")
-TIMED_GENERATION = ("tokenizing", "encoder", "decoder for each token (greedy)", "detokenizing")
 #: MLPerf's bound for the Server scenario where a task names none.
 SERVER_LATENCY_NS = 10_000_000
 
@@ -110,6 +110,7 @@ def make_plan(spec: RunSpec) -> Plan:
     if spec.target_latency_ms is not None:
         bound_ns = round(spec.target_latency_ms * 1e6)
     timed = task is not None and task.timed_postprocessing
+    decoding, options = decoding_of(spec, task)
     store = store_folder(Places.from_environment(os.environ))
     return Plan(
         id=_new_id(model.name, choice.backend, spec),
@@ -120,10 +121,10 @@ def make_plan(spec: RunSpec) -> Plan:
             backend=choice.backend,
             threads=spec.threads,
             shapes=spec.shapes,
-            options=spec.options,
+            options=options,
             batch=0 if spec.batch == "auto" else spec.batch,
             parts={part.name: part.path for part in model.parts},
-            decoding=task.decoding if task else None,
+            decoding=decoding,
         ),
         data=DataPlan(
             task=task_name,
@@ -139,7 +140,7 @@ def make_plan(spec: RunSpec) -> Plan:
         layout=lay_out(spec),
         loadgen_model=_benchmark(spec, task),
         target_latency_ns=bound_ns,
-        timed=_timed(spec, task),
+        timed=_timed(spec, task, decoding),
     )
 
 
@@ -155,12 +156,12 @@ def _check_meter(spec: RunSpec) -> None:
         )
 
 
-def _timed(spec: RunSpec, task: Task | None) -> tuple[str, ...]:
+def _timed(spec: RunSpec, task: Task | None, decoding: Decoding | None) -> tuple[str, ...]:
     """Say in words what a latency contains."""
-    if task is not None and task.decoding is not None:
+    if decoding is not None:
         if spec.batch != 1:
             raise InputError(f"--batch {spec.batch}: a text is made token by token, one at a time")
-        return TIMED_GENERATION
+        return timed_generation(decoding)
     if task is not None and task.timed_postprocessing:
         return (*TIMED, "postprocessing (boxes or text out of the outputs, NMS)")
     return TIMED

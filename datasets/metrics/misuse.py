@@ -13,6 +13,8 @@ MAJORITY = 0.9
 #: Fewer samples than this may be wrong by chance.
 _FEWEST_FOR_CHANCE = 20
 _USELESS = 0.05
+#: This far from guessing to perfect, answers are no guesses, however few the samples are.
+_USEFUL = 0.4
 _SHARES = ("top1", "accuracy")
 
 
@@ -60,7 +62,8 @@ def chance_remarks(
     """Return a word of doubt where answers are no better than guessing.
 
     Balanced accuracy is compared with one in *classes*, three standard deviations of that
-    many samples of each class allowed; below 5 % it is no use in any case.
+    many samples of each class allowed, but not more than is of use; below 5 % it is no use in
+    any case.
     """
     counts = np.bincount(labels, minlength=classes)
     occurs = counts > 0
@@ -68,7 +71,8 @@ def chance_remarks(
     found = float((right[occurs] / counts[occurs]).mean())
     guess = 1 / classes
     spread = guess * (1 - guess) * (1 / counts[occurs]).sum() / occurs.sum() ** 2
-    most = max(guess + 3 * float(spread) ** 0.5, _USELESS)
+    allowed = min(3 * float(spread) ** 0.5, _USEFUL * (1 - guess))
+    most = max(guess + allowed, _USELESS)
     if len(labels) < _FEWEST_FOR_CHANCE or found > most:
         return []
     text = (

@@ -20,6 +20,14 @@ SCALES = {
     "mean = [127.5], std = [127.5]": ((127.5,), (127.5,)),
     f"mean = {list(IMAGENET_MEAN)}, std = {list(IMAGENET_STD)}": (IMAGENET_MEAN, IMAGENET_STD),
 }
+#: What numbers that were pixels are mostly made of or into, the same for every channel.
+ARRAY_SCALES = {
+    "mean = [0], std = [1]": ((0.0,), (1.0,)),
+    "mean = [0], std = [255]": ((0.0,), (255.0,)),
+    "mean = [127.5], std = [127.5]": ((127.5,), (127.5,)),
+    "mean = [0.5], std = [0.5]": ((0.5,), (0.5,)),
+    "mean = [0], std = [0.00392157]": ((0.0,), (0.00392157,)),
+}
 #: Of the answers to one class, how many must be the same for its place to be another.
 _PURE = 0.6
 _FEWEST_OF_A_CLASS = 4
@@ -39,6 +47,8 @@ def alternatives(task: TaskFile, dtype: str) -> tuple[Alternative, ...]:
         task: The task file that was used.
         dtype: Of the model's input.
     """
+    if task.input.kind == "array":
+        return tuple(_rescaled(task, dtype))
     if task.input.kind != "image":
         return ()
     scales = list(_scales(task.input, dtype))
@@ -57,6 +67,16 @@ def alternatives(task: TaskFile, dtype: str) -> tuple[Alternative, ...]:
                 changed = msgspec.structs.replace(recipe, **changes)
                 found.append(Alternative(said, msgspec.structs.replace(task, input=changed)))
     return tuple(sorted(found, key=lambda alternative: " and " in alternative.said))
+
+
+def _rescaled(task: TaskFile, dtype: str) -> Iterator[Alternative]:
+    """Yield *task* with other scales for numbers that are fed as they are."""
+    if dtype not in ("float16", "float32", "float64", "int8", "uint8"):
+        return
+    for said, (mean, std) in ARRAY_SCALES.items():
+        if (task.input.mean, task.input.std) != (mean, std):
+            changed = msgspec.structs.replace(task.input, mean=mean, std=std)
+            yield Alternative(said, msgspec.structs.replace(task, input=changed))
 
 
 def _scales(recipe: InputRecipe, dtype: str) -> Iterator[tuple[str, dict[str, object]]]:

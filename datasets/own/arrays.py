@@ -78,4 +78,7 @@ def _check(path: Path, arrays: dict[str, Array], labels: Array) -> None:
     for name, array in arrays.items():
         if array.ndim < 1 or len(array) != len(labels):
             count = len(array) if array.ndim else 0
-            raise DatasetError(f"{path}: {count} samples in {name!r} but {len(labels)} labels")
+            where = f" in {name!r}" if name else ""
+            raise DatasetError(
+                f"{path}: {count} samples{where} but {len(labels)} labels; expected one for each"
+            )

@@ -1,6 +1,7 @@
 """Writing samples in the model's own input types, as a task file says."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import msgspec
@@ -190,19 +191,27 @@ class _Converter:
         self._where = where
         if sample.dtype.kind not in "fiub":
             raise DatasetError(f"{where} is {sample.dtype}; expected numbers")
+        self._order = axis_order(sample.shape, spec, where)
         plain = recipe.mean == (0.0,) and recipe.std == (1.0,)
-        self._encoder: Encoder | None = None
-        if plain and (sample.dtype == spec.dtype or spec.dtype not in (*_BYTES, *_FLOATS)):
-            self._require_size(spec, sample)
-        else:
-            spec, meaning = _meaning(recipe, spec)
-            self._encoder = Encoder("of your own", [spec], sample.shape, meaning)
+        self._encode: Callable[[Array], Array] | None = None
+        if not plain or (sample.dtype != spec.dtype and spec.dtype in (*_BYTES, *_FLOATS)):
+            self._encode = self._encoding(recipe, spec)
 
-    def _require_size(self, spec: TensorSpec, sample: Array) -> None:
-        if sample.size != spec.sample_size:
+    def _encoding(self, recipe: InputRecipe, spec: TensorSpec) -> Callable[[Array], Array]:
+        """Return what scales and quantises a sample in the model's own shape."""
+        spec, meaning = _meaning(recipe, spec)
+        encode = Encoder("of your own", [spec], spec.sample_shape, meaning).encode
+        one_each = max(len(recipe.mean), len(recipe.std))
+        if one_each == 1:
+            return encode
+        axes = [axis for axis in (-1, -3) if spec.sample_shape[axis:][:1] == (one_each,)]
+        if not axes or {len(recipe.mean), len(recipe.std)} - {1, one_each}:
             raise DatasetError(
-                f"{self._where} is {list(sample.shape)}, and input {spec.name!r} {list(spec.shape)}"
+                f"input {spec.name!r} is {list(spec.shape)}, and [input] mean and std have"
+                f" {len(recipe.mean)} and {len(recipe.std)} numbers; expected one, or one for"
+                " each channel"
             )
+        return lambda sample: np.moveaxis(encode(np.moveaxis(sample, axes[0], -1)), -1, axes[0])
 
     def write(self, sample: NDArray[Any], out: Array, where: str) -> None:
         if sample.shape != self._shape or sample.dtype != self._dtype:
@@ -210,10 +219,37 @@ class _Converter:
                 f"{where} is {list(sample.shape)} {sample.dtype}, and {self._where}"
                 f" {list(self._shape)} {self._dtype}; expected the same for all"
             )
-        if self._encoder is None:
-            out[...] = sample.reshape(out.shape)
-        else:
-            self._encoder.write(sample, out)
+        if self._order is not None:
+            sample = sample.transpose(self._order)
+        sample = sample.reshape(out.shape)
+        out[...] = sample if self._encode is None else self._encode(sample)
+
+
+def axis_order(shape: tuple[int, ...], spec: TensorSpec, where: str) -> tuple[int, ...] | None:
+    """Return how the axes of a sample must be turned for the model; None where they need not.
+
+    Axes of 1 do not count, and a plain row of numbers is the model's in its order. Channels
+    are moved from the front to the end or back; every other order is refused, because numbers
+    poured into another shape are no sample any more.
+
+    Raises:
+        DatasetError: The sample does not fit.
+    """
+    given, taken = _longer_axes(shape), _longer_axes(spec.sample_shape)
+    if given == taken or (prod(given) == prod(taken) and min(len(given), len(taken)) <= 1):
+        return None
+    axes = range(len(shape))
+    for order in ((*axes[1:], *axes[:1]), (*axes[-1:], *axes[:-1])):
+        if len(given) == len(shape) and tuple(shape[axis] for axis in order) == taken:
+            return order
+    raise DatasetError(
+        f"{where} is {list(shape)}, and input {spec.name!r} {list(spec.shape)}: expected the same"
+        " axes in the same order (channels may be first or last)"
+    )
+
+
+def _longer_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(axis for axis in shape if axis != 1)
 
 
 def writer_for(recipe: InputRecipe, source: Source, inputs: Sequence[TensorSpec]) -> Writer:

@@ -114,7 +114,9 @@ def _folder_per_class(folder: Path) -> Source:
             raise DatasetError(f"{kind}: holds no sample; remove it, or put samples of it there")
         found += [(path, kind.name) for path in files]
     if not found:
-        raise DatasetError(f"{folder}: holds no sample; expected {EXPECTED}")
+        loose = sum(map(_is_sample, folder.iterdir()))
+        holds = f"{loose} samples but not their classes" if loose else "no sample"
+        raise DatasetError(f"{folder}: holds {holds}; expected {EXPECTED}")
     paths, labels = zip(*found, strict=True)
     return Source(where=folder, paths=paths, labels=labels)
 
