@@ -227,6 +227,9 @@ def test_a_translation_is_gated(product: "Product", models_dir: Path) -> None:
     assert found["accuracy"]["passed"] is True
     assert found["accuracy"]["value"] == pytest.approx(33.07, abs=0.1)
     assert found["sut"]["timed"][0] == "tokenizing"
+    assert found["performance"]["tokens_per_s"] == pytest.approx(
+        found["performance"]["throughput_sps"] * found["accuracy"]["metrics"]["tokens_per_sample"]
+    )
     assert found["performance"] is not None
 
 

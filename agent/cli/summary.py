@@ -131,6 +131,8 @@ def _load(performance: Performance) -> str:
         f"{performance.queries:,} queries, {performance.samples:,} samples in"
         f" {performance.duration_ns / 1e9:.1f} s: {performance.throughput_sps:,.1f} samples/s"
     )
+    if performance.tokens_per_s is not None:
+        text += f", {performance.tokens_per_s:,.1f} tokens/s"
     if performance.target_latency_ns is not None:
         text += f"; bound {time_text(performance.target_latency_ns)} at p99"
     return text

@@ -122,6 +122,9 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
         stopwatch: Second stopwatch; None for Offline.
         harness_ns: What the harness adds to a query (Offline: to a sample), found in this
             run; None where nothing tells.
+        tokens_per_s: Of a model that answers token by token: ``throughput_sps`` times the mean
+            number of tokens of an answer in the accuracy test, end marks not counted; None
+            elsewhere.
     """
 
     headline: Headline | None
@@ -138,3 +141,4 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
     loadgen: LoadGen | None
     stopwatch: Stopwatch | None
     harness_ns: float | None = None
+    tokens_per_s: float | None = None

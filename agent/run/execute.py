@@ -24,9 +24,9 @@ from edgeperf.agent.run.diagnosis import likely_cause
 from edgeperf.agent.run.directory import ResultDirectory
 from edgeperf.agent.run.energy import Metering, metered
 from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
-from edgeperf.agent.run.figures import due_ns, performance
+from edgeperf.agent.run.figures import due_ns, performance, with_tokens
 from edgeperf.agent.run.jobs import Calibrated, Done, Prepared
-from edgeperf.agent.run.judge import judge_answers
+from edgeperf.agent.run.judge import judge_answers, no_dataset
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError
 from edgeperf.agent.run.measure import Measurement, Progressed, measure
 from edgeperf.agent.run.memory import new_block
@@ -157,7 +157,7 @@ class _Run:
     def _test_accuracy(self, prepared: Prepared, inputs: int) -> None:
         plan = self._plan
         if prepared.prediction_shape is None:
-            self._accuracy = Accuracy(measured=False, why_not="no dataset for this model")
+            self._accuracy = Accuracy(measured=False, why_not=no_dataset(plan.model))
         elif not plan.spec.accuracy:
             self._accuracy = Accuracy(measured=False, why_not="switched off with --no-accuracy")
         else:
@@ -258,7 +258,7 @@ class _Run:
             task=plan.task,
             sut=None if test is None else sut_of(plan, prepared, test),
             accuracy=self._accuracy,
-            performance=self._performance,
+            performance=with_tokens(self._performance, self._accuracy),
             board=msgspec.to_builtins(describe_board(), str_keys=True),
             conditions=None
             if conditions is None

@@ -1,9 +1,10 @@
 """From the raw times of a test to the figures that a result states."""
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeperf.agent.result import Headline, LoadGen, Percentiles, Performance, Stopwatch
+from edgeperf.agent.result import Accuracy, Headline, LoadGen, Percentiles, Performance, Stopwatch
 from edgeperf.agent.run.harness import added_ns, added_offline_ns
 from edgeperf.agent.run.jobs import Calibrated, Done
 from edgeperf.agent.run.loadgen_log import DetailLog
@@ -15,6 +16,14 @@ AGREE_SHARE = 0.01
 AGREE_NS = 5_000.0
 _COMPARED = ("p50", "p90", "p99")
 _SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p97": 0.97, "p99": 0.99, "p99_9": 0.999}
+
+
+def with_tokens(found: Performance | None, accuracy: Accuracy) -> Performance | None:
+    """Return *found* with tokens per second, where answers are made token by token."""
+    tokens = accuracy.metrics.get("tokens_per_sample")
+    if found is None or tokens is None:
+        return found
+    return msgspec.structs.replace(found, tokens_per_s=found.throughput_sps * tokens)
 
 
 def percentiles(latency_ns: NDArray[np.int64]) -> Percentiles | None:

@@ -4,10 +4,23 @@ from edgeperf.agent.result import Accuracy, Reason, Severity
 from edgeperf.agent.run.jobs import Prepared
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError, read_answers
 from edgeperf.agent.run.measure import Measurement
+from edgeperf.agent.run.model_choice import ModelFile
 from edgeperf.agent.run.plan import SHARE, Plan
+from edgeperf.datasets.catalogue import find_file
 from edgeperf.datasets.metrics.misuse import floor_remarks, lost_remarks, share_remarks
 from edgeperf.datasets.metrics.names import falls
 from edgeperf.datasets.score import Remark, Score
+
+
+def no_dataset(model: ModelFile) -> str:
+    """Say why accuracy is not measured, and how it would be where the catalogue knows the file."""
+    known = find_file(model.sha256)
+    if known is None:
+        return "no dataset for this model"
+    return (
+        f"no dataset is named, but this is a file of {known[0].name!r} in the catalogue: edgeperf"
+        f" run sha256:{model.sha256} tests it"
+    )
 
 
 def judge_answers(

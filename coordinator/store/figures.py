@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from edgeperf.agent.result import FORMAT_VERSION, Result
+from edgeperf.agent.result import FORMAT_VERSION, Performance, Result
 
 _MOST_ROWS = 400
 _LONGEST_TEXT = 500
@@ -78,18 +78,8 @@ def clean(text: str) -> str:
 
 
 def _all(result: Result) -> Iterator[Metric]:
-    performance = result.performance
-    if performance is not None:
-        if performance.headline is not None:
-            headline = performance.headline
-            yield Metric(headline.name, headline.unit, headline.value)
-        yield Metric("throughput_sps", "samples/s", performance.throughput_sps)
-        yield Metric("duration_ns", "ns", performance.duration_ns)
-        yield Metric("queries", "1", performance.queries)
-        yield Metric("samples", "1", performance.samples)
-        if performance.latency_ns is not None:
-            for name, value in msgspec.to_builtins(performance.latency_ns).items():
-                yield Metric(f"latency_{name}_ns", "ns", value)
+    if result.performance is not None:
+        yield from _performance(result.performance)
     if result.accuracy.measured:
         for name, value in result.accuracy.metrics.items():
             yield Metric(f"accuracy.{name}", "1", value)
@@ -99,6 +89,21 @@ def _all(result: Result) -> Iterator[Metric]:
         yield Metric(name, _unit_of(name), value)
     for name, value in result.phases_ns.items():
         yield Metric(f"phase.{name}_ns", "ns", value)
+
+
+def _performance(performance: Performance) -> Iterator[Metric]:
+    if performance.headline is not None:
+        headline = performance.headline
+        yield Metric(headline.name, headline.unit, headline.value)
+    yield Metric("throughput_sps", "samples/s", performance.throughput_sps)
+    if performance.tokens_per_s is not None:
+        yield Metric("tokens_per_s", "tokens/s", performance.tokens_per_s)
+    yield Metric("duration_ns", "ns", performance.duration_ns)
+    yield Metric("queries", "1", performance.queries)
+    yield Metric("samples", "1", performance.samples)
+    if performance.latency_ns is not None:
+        for name, value in msgspec.to_builtins(performance.latency_ns).items():
+            yield Metric(f"latency_{name}_ns", "ns", value)
 
 
 def _flat(prefix: str, node: dict[str, Any], depth: int = 6) -> Iterator[tuple[str, Any]]:
