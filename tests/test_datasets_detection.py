@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from edgeperf.datasets import open_task
 from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.detection.boxes import as_corners, keep_strongest
 from edgeperf.datasets.detection.heads import make_head
+from edgeperf.datasets.detection.library import Detection
 from edgeperf.datasets.metrics.detection import Truth, _Matches, mean_average_precision
 from edgeperf.datasets.own.recipes import OutputRecipe
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
@@ -259,6 +260,24 @@ def test_detections_that_are_none(coco: Path) -> None:
     strange = answered(library, [[8, 4, 28, 20, 0.9, 5]], [])
     codes = [remark.code for remark in library.score(strange).remarks]
     assert codes == ["strange-classes"]
+
+
+def test_boxes_at_random_are_doubted(coco: Path) -> None:
+    """Where nothing fits, a reader is told; where the best box fits, it is called right."""
+    content, count = annotations(), 24
+    picture, box = content["images"][0], content["annotations"][0]
+    content["images"] = [{**picture, "id": number} for number in range(count)]
+    content["annotations"] = [{**box, "id": n + 1, "image_id": n} for n in range(count)]
+    write(coco, content)
+    library = cast("Detection", open_rows(coco))
+    elsewhere, other_class = [[28, 4, 38, 20, 0.9, 1]], [[8, 4, 28, 20, 0.9, 0]]
+    off = answered(library, *[elsewhere, other_class] * 12)
+    assert {remark.code: remark.doubt for remark in library.score(off).remarks}["chance"]
+    good = answered(library, *[PERFECT] * count)
+    assert "chance" not in {remark.code for remark in library.score(good).remarks}
+    for found, right in ((off, False), (good, True)):
+        shown = [library.shown(index, found[index]) for index in (0, 1)]
+        assert [(one.right, one.label, one.given) for one in shown] == [(right, 1, int(right))] * 2
 
 
 def test_class_numbers_and_names(coco: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from edgeperf.datasets.metrics.misuse import chance_remarks
 from edgeperf.datasets.own.alternatives import alternatives, label_trouble
-from edgeperf.datasets.own.recipes import InputRecipe
+from edgeperf.datasets.own.recipes import InputRecipe, OutputRecipe
 from edgeperf.datasets.own.taskfile import TaskFile
 
 
@@ -37,6 +37,20 @@ def test_bytes_and_grey_and_numbers() -> None:
     assert "mean = [0], std = [1]" in said(kind="array", std=(255.0,))
     assert said("int32", kind="array") == []
     assert said(kind="audio") == []
+
+
+def test_classes_of_a_detector_may_count_otherwise() -> None:
+    """From elsewhere, or as COCO's own numbers: tried before the input is."""
+    task = TaskFile(output=OutputRecipe(read="ssd"))
+    tried = [(other.table, other.said) for other in alternatives(task, "uint8")]
+    assert tried[:2] == [
+        ("[output]", 'class_offset = -1, class_is = "position"'),
+        ("[output]", 'class_offset = 1, class_is = "position"'),
+    ]
+    assert ("[output]", 'class_offset = 1, class_is = "id"') in tried
+    assert ("[input]", 'colour = "BGR"') in tried
+    named = TaskFile(output=OutputRecipe(read="ssd"), classes=("cat", "dog"))
+    assert not any('"id"' in other.said for other in alternatives(named, "uint8"))
 
 
 def test_another_order_of_channels_has_its_own_mean() -> None:

@@ -4,19 +4,20 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeperf.datasets import open_task
+from edgeperf.datasets import PROFILES, open_task
 from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.own.guess import guess_task
 from edgeperf.datasets.own.images import placement
 from edgeperf.datasets.own.recipes import InputRecipe
 from edgeperf.datasets.own.resample import resampled
-from edgeperf.datasets.own.taskfile import TaskFile, parse_task
+from edgeperf.datasets.own.taskfile import TaskFile, parse_task, read_task
 from edgeperf.datasets.own.write import task_text
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
@@ -268,6 +269,8 @@ LOOKS = [
     ([tensor(1, 96, 96, 3, dtype="int8", scale=0.1)], [tensor(1, 2)], "image", "argmax"),
     ([tensor(1, 8)], [tensor(1, 1)], "array", "threshold"),
     ([tensor(1, 3, 640, 640)], [tensor(1, 84, 8400)], "image", "yolo"),
+    ([tensor(1, 3, 640, 640)], [tensor(1, 25200, 85)], "image", "yolo"),
+    ([tensor(1, 416, 416, 3)], [tensor(1, 3549, 85)], "image", "yolox"),
     ([tensor(1, 3, 352, 352)], [tensor(1, 85, 22, 22)], "image", "fastestdet"),
     (
         [tensor(1, 300, 300, 3, dtype="uint8")],
@@ -277,6 +280,24 @@ LOOKS = [
     ),
     ([tensor(1, 4), tensor(1, 9, name="z")], [tensor(1, 2)], "array", "argmax"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("size", "output", "profile"),
+    [
+        (416, (1, 3549, 85), "coco-yolox"),
+        (640, (1, 84, 8400), "coco-yolo"),
+        (352, (1, 85, 22, 22), "coco-fastestdet"),
+    ],
+)
+def test_well_known_detectors_are_guessed_as_their_tasks_say(
+    size: int, output: tuple[int, ...], profile: str
+) -> None:
+    """Colour, scale and letterbox of a YOLO are those of our own task for it."""
+    for shape in ((1, 3, size, size), (1, size, size, 3)):
+        guessed = guess_task([tensor(*shape)], [tensor(*output)]).input
+        known = read_task(PROFILES / f"{profile}.toml").input
+        assert msgspec.structs.replace(guessed, layout=None) == known
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kind", "read"), LOOKS)

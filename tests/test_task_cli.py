@@ -258,6 +258,28 @@ def test_detection_with_timed_postprocessing(product: "Product", models_dir: Pat
     assert f"mAP={100 * result['accuracy']['value']:.3f}%" in said
 
 
+@pytest.mark.slow
+def test_a_detector_of_your_own(product: "Product", models_dir: Path) -> None:
+    """A new task file does as it is; classes that count otherwise are flagged and named."""
+    for name in ("onnxruntime", "pycocotools"):
+        pytest.importorskip(name)
+    folder = models_dir / "coco_detection"
+    yolox = str(folder / "models" / "yolox_nano_416_f32.onnx")
+    data = ("--data", str(folder / "data"))
+    assert product.call("task", "new", yolox, *data, "--output", "yolox.toml").code == 0
+    seen = product.call("task", "check", "yolox.toml", yolox)
+    assert "5 of 5 right" in seen.stdout
+    model = str(folder / "models" / "fastestdet_352_f32.onnx")
+    assert product.call("task", "new", model, *data, "--output", "my.toml").code == 0
+    path = product.folder / "my.toml"
+    path.write_text(path.read_text().replace("[metric]", "class_offset = 1\n[metric]"))
+    outcome = product.run(model, "--task", "my.toml", *QUICK)
+    assert {"chance": "suspect", "likely-cause": "suspect"}.items() <= outcome.reasons.items()
+    text = next(r.text for r in outcome.result.verdict.reasons if r.code == "likely-cause")
+    assert 'with class_offset = 0, class_is = "position" the model gets' in text
+    assert "under [output]" in text
+
+
 def _mlperf_scripts() -> Path | None:
     """Return the folder of MLPerf's accuracy scripts, where a checkout is named."""
     named = os.environ.get("EDGEPERF_MLPERF_INFERENCE")

@@ -13,7 +13,7 @@ from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import ask
 from edgeperf.agent.run.seen import Seen
 from edgeperf.datasets import OWN_DATA, open_task
-from edgeperf.datasets.own.alternatives import alternatives, label_trouble
+from edgeperf.datasets.own.alternatives import Alternative, alternatives, label_trouble
 from edgeperf.datasets.own.guess import guess_task
 from edgeperf.datasets.own.task import FileTask
 from edgeperf.datasets.own.taskfile import TaskFile
@@ -44,7 +44,7 @@ def likely_cause(
     if not guessed and not any(reason.code == CHANCE for reason in reasons):
         return []
     task = None if plan.data.task is None else open_task(plan.data.task)
-    if not isinstance(task, FileTask) or task.file.detects:
+    if not isinstance(task, FileTask):
         return []
     data = plan.data.data or str(task.data())
     file = guess_task(prepared.inputs, prepared.outputs, Path(data)) if guessed else task.file
@@ -61,19 +61,20 @@ def likely_cause(
         found = ask(job, Examined, sut=plan.sut, log=log)
     except EdgeperfError:  # the run has its own result; a hint is no reason to lose it
         return []
-    reason = _reason(file, [other.said for other in others], found.seen)
+    reason = _reason(file, others, found.seen)
     return [] if reason is None else [reason]
 
 
-def _reason(file: TaskFile, said: Sequence[str], seen: Sequence[Seen]) -> Reason | None:
-    base, others = seen[0], list(zip(said, seen[1:], strict=False))
+def _reason(file: TaskFile, tried: Sequence[Alternative], seen: Sequence[Seen]) -> Reason | None:
+    base, others = seen[0], list(zip(tried, seen[1:], strict=False))
     text = label_trouble(base.labels, base.answers, file.classes)
     if text is None and others:
         better, best = max(others, key=lambda other: other[1].right)
         if _is_clearly_better(best, base):
             text = (
-                f"with {better} the model gets {best.right} of {best.asked} samples right, instead"
-                f" of {base.right}: set that under [input] in a task file (edgeperf task new)"
+                f"with {better.said} the model gets {best.right} of {best.asked} samples right,"
+                f" instead of {base.right}: set that under {better.table} in a task file (edgeperf"
+                " task new)"
             )
     if text is None:
         return None

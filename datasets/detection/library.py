@@ -4,8 +4,9 @@ A prediction has one row for each detection, best first: top, left, bottom, righ
 of the photograph's sides, score, category; the category is -1 where there is none left.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -31,6 +32,8 @@ from edgeperf.datasets.tensors import TensorSpec
 COLUMNS = 6
 SCORE, CATEGORY = 4, 5
 NONE = -1
+#: A detector below this AP50 finds nothing on purpose, where there are boxes enough to tell.
+_USELESS, _FEWEST = 0.1, 20
 #: MLPerf's log has seven numbers for each detection.
 _LOGGED = 7
 
@@ -138,13 +141,21 @@ class Detection:
             )
         metrics, intervals = mean_average_precision(self._truth(), self._detections(predictions))
         score = gated(self._task.gate, metrics, intervals, len(predictions))
-        return msgspec.structs.replace(score, remarks=tuple(self._remarks(predictions)))
+        return msgspec.structs.replace(score, remarks=tuple(self._remarks(predictions, metrics)))
 
-    def _remarks(self, predictions: NDArray[np.float32]) -> Iterator[Remark]:
+    def _remarks(
+        self, predictions: NDArray[np.float32], metrics: Mapping[str, float]
+    ) -> Iterator[Remark]:
         found = predictions[predictions[..., CATEGORY] != NONE]
         strangers = int((found[:, CATEGORY] == self._categories[-1]).sum())
         if not len(found):
             yield Remark(code="no-detections", text="the model found nothing", doubt=True)
+        if (ap50 := metrics["AP50"]) < _USELESS and len(self.annotated.boxes) >= _FEWEST:
+            text = (
+                f"AP50 {ap50:.4f} is little more than boxes at random: are photographs, boxes and"
+                " classes what the model was trained with?"
+            )
+            yield Remark(code="chance", text=text, doubt=True)
         if strangers:
             text = (
                 f"{strangers} of {len(found)} detections are of a class that is no category: see"
@@ -186,20 +197,24 @@ class Detection:
         return detections
 
     def shown(self, index: int, prediction: Array) -> Shown:
-        """Put photograph *index* and the boxes found into words."""
+        """Put photograph *index* and the boxes found into words; the best one decides."""
         picture = self.annotated.pictures[index]
-        there = [
-            self.annotated.names[box["category_id"]]
-            for box in self.annotated.boxes
-            if box["image_id"] == picture.id
-        ]
+        boxes = [box for box in self.annotated.boxes if box["image_id"] == picture.id]
+        there = [self.annotated.names[box["category_id"]] for box in boxes]
+        found = prediction[prediction[:, CATEGORY] != NONE]
         given = [
             f"{self.annotated.names.get(int(row[CATEGORY]), int(row[CATEGORY]))} ({row[SCORE]:.2f})"
-            for row in prediction[prediction[:, CATEGORY] != NONE][:4]
+            for row in found[:4]
         ]
+        right = bool(len(found)) and _is_there(found[0], boxes, picture.size)
         truth = ", ".join(f"{there.count(name)} {name}" for name in sorted(set(there))) or "nothing"
         return Shown(
-            name=str(picture.path), truth=truth, answer=", ".join(given) or "nothing", right=None
+            name=str(picture.path),
+            truth=truth,
+            answer=", ".join(given) or "nothing",
+            right=right if boxes else None,
+            label=1 if boxes else -1,
+            given=int(right) if boxes else -1,
         )
 
 
@@ -212,6 +227,19 @@ def _strongest(found: Found, least: float, iou: float | None, most: int) -> Foun
     else:
         order = np.argsort(-scores, kind="stable")[:most]
     return Found(boxes[order], scores[order], classes[order])
+
+
+def _is_there(row: Array, boxes: Sequence[dict[str, Any]], size: tuple[int, int]) -> bool:
+    """Say whether a detection covers a box of its category, half of both together."""
+    top, left, bottom, right = row[:4] * np.array([*size, *size])
+    for box in boxes:
+        x, y, width, height = box["bbox"]
+        across = max(0.0, min(right, x + width) - max(left, x))
+        down = max(0.0, min(bottom, y + height) - max(top, y))
+        together = (bottom - top) * (right - left) + width * height - across * down
+        if box["category_id"] == row[CATEGORY] and 2 * across * down >= together > 0:
+            return True
+    return False
 
 
 def _undoing(

@@ -6,6 +6,7 @@ another order, another scale, labels that count from elsewhere, classes in anoth
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -34,10 +35,11 @@ _FEWEST_OF_A_CLASS = 4
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """A task file that differs in its input, and how, as its settings say it."""
+    """A task file that differs in one table, and how, as its settings say it."""
 
     said: str
     task: TaskFile
+    table: str = "[input]"
 
 
 def alternatives(task: TaskFile, dtype: str) -> tuple[Alternative, ...]:
@@ -66,7 +68,24 @@ def alternatives(task: TaskFile, dtype: str) -> tuple[Alternative, ...]:
             if said:
                 changed = msgspec.structs.replace(recipe, **changes)
                 found.append(Alternative(said, msgspec.structs.replace(task, input=changed)))
+    if task.detects:
+        found = [*_other_classes(task), *found]
     return tuple(sorted(found, key=lambda alternative: " and " in alternative.said))
+
+
+def _other_classes(task: TaskFile) -> Iterator[Alternative]:
+    """Yield *task* with other meanings of the class that a detector gives with a box."""
+    output = task.output
+    places: tuple[Literal["position", "id"], ...] = ("position", "id")
+    for class_is in places if not task.classes else ("position",):
+        for offset in (-1, 0, 1):
+            if (output.class_is, output.class_offset) != (class_is, offset):
+                changed = msgspec.structs.replace(output, class_is=class_is, class_offset=offset)
+                yield Alternative(
+                    f'class_offset = {offset}, class_is = "{class_is}"',
+                    msgspec.structs.replace(task, output=changed),
+                    table="[output]",
+                )
 
 
 def _rescaled(task: TaskFile, dtype: str) -> Iterator[Alternative]:

@@ -6,7 +6,10 @@ have; a run that comes out at chance says which other choice does better.
 """
 
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
+
+import msgspec
 
 from edgeperf.datasets.own.recipes import Colour, DataRecipe, InputRecipe, Layout, OutputRecipe
 from edgeperf.datasets.own.taskfile import TaskFile
@@ -16,6 +19,14 @@ from edgeperf.datasets.tensors import TensorSpec
 IMAGENET_MEAN = (123.675, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
 _CHANNELS = (1, 3)
+#: How the inputs of well-known detectors are made.
+_DETECTORS = {
+    "yolo": InputRecipe(resize="letterbox", filter="linear", std=(255.0,)),
+    "yolox": InputRecipe(colour="BGR", resize="letterbox", pad_at="top-left"),
+    "fastestdet": InputRecipe(colour="BGR", std=(255.0,)),
+}
+#: A cell of a YOLO, in pixels, on each of its maps.
+_STRIDES = (8, 16, 32)
 #: Fewer rows than this are classes, more are boxes.
 _FEWEST_BOXES = 100
 _BOX = 4
@@ -31,15 +42,30 @@ def guess_task(
         outputs: The model's outputs.
         data: The user's samples; None leaves them out.
     """
+    output = guess_output(outputs)
     recipe = guess_input(inputs)
+    if output.read == "yolo" and _has_one_box_a_cell(inputs, outputs):
+        output = msgspec.structs.replace(output, read="yolox", box_unit="share", box_format="xyxy")
+    if output.read in _DETECTORS and recipe.kind == "image" and recipe.bytes == "quantised":
+        recipe = msgspec.structs.replace(_DETECTORS[output.read], layout=recipe.layout)
     if data is not None and data.suffix.lower() in (".npz", ".npy") and recipe.kind == "image":
         recipe = InputRecipe(kind="array")
     return TaskFile(
         title=f"samples of {data.name}" if data else "own task",
         input=recipe,
-        output=guess_output(outputs),
+        output=output,
         data=DataRecipe(path=str(data)) if data else DataRecipe(),
     )
+
+
+def _has_one_box_a_cell(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> bool:
+    """Say whether there are as many rows as cells: YOLOX, whose rows are not decoded yet.
+
+    YOLO v5 has three boxes a cell; later ones have columns.
+    """
+    sides = sorted(inputs[0].shape)[-2:] if len(inputs) == 1 else []
+    cells = sum(prod(side // stride for side in sides) for stride in _STRIDES)
+    return tuple(axis for axis in outputs[0].shape if axis != 1)[:1] == (cells,)
 
 
 def guess_input(inputs: Sequence[TensorSpec]) -> InputRecipe:

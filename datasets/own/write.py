@@ -65,6 +65,8 @@ def _input(recipe: InputRecipe) -> Iterator[str]:
         yield f"colour = {_toml(recipe.colour)}                # RGB, BGR or grey"
         yield f"resize = {_toml(recipe.resize)}            # {_ABOUT_RESIZE}"
         yield f"filter = {_toml(recipe.filter)}"
+        if recipe.resize == "letterbox":
+            yield f"pad_at = {_toml(recipe.pad_at)}              # centre or top-left; pad = 114"
         yield "# crop = 0.875                  # keep that share of the shorter side"
         if recipe.layout is not None:
             yield f"layout = {_toml(recipe.layout)}"
