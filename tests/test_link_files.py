@@ -402,3 +402,13 @@ def test_the_list_of_models_counts_for_their_parts(
     else:
         with pytest.raises(MessageError, match="decoder"):
             local_spec(start, board)
+
+
+def test_a_task_file_is_named_by_the_boards_file_only() -> None:
+    """What its owner calls ``cats`` is a file here; every other name is one of our tasks."""
+    board = BoardFile(tasks={"cats": "/data/cats.toml"})
+    for task, meant in (("cats", "/data/cats.toml"), ("kws", "kws"), (None, None)):
+        spec = {"model": "kws"} if task is None else {"model": "kws", "task": task}
+        assert local_spec(run_start(spec, run=new_id()), board).task == meant
+    with pytest.raises(MessageError, match=r"task: '/data/cats.toml' is not a plain name"):
+        run_start({"model": "kws", "task": "/data/cats.toml"}, run=new_id())

@@ -17,6 +17,9 @@
     [data]                            # the only folders that a command can name
     imagenet = "/data/imagenet"
 
+    [tasks]                           # the only task files that a command can name
+    cats = "/data/cats/cats.toml"
+
     [hold]                            # what the tuner holds while a run lasts that asks for nothing
     governor = "performance"
     clock_hz = "max"
@@ -97,6 +100,7 @@ class BoardFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     policy: Policy = Policy()
     meters: dict[Word, str] = msgspec.field(default_factory=dict)
     data: dict[Word, str] = msgspec.field(default_factory=dict)
+    tasks: dict[Word, str] = msgspec.field(default_factory=dict)
     hold: Wish = NO_WISH
     labels: dict[Word, str] = msgspec.field(default_factory=dict)
     storage: Storage = Storage()
@@ -129,8 +133,8 @@ def local_spec(start: RunStart, board: BoardFile) -> RunSpec:
     """Check a run against the board's file and give its names a meaning.
 
     Returns:
-        The spec with the board's own meter and data in the place of their names and the
-        model by its sha256.
+        The spec with the board's own meter, data and task file in the place of their names
+        and the model by its sha256.
 
     Raises:
         MessageError: The spec names a file, or the policy forbids it.
@@ -149,6 +153,7 @@ def local_spec(start: RunStart, board: BoardFile) -> RunSpec:
         "model": spec.model if start.model is None else f"sha256:{start.model.sha256}",
         "meter": _known("meter", spec.meter, board.meters),
         "data": _known("data", spec.data, board.data),
+        "task": board.tasks.get(spec.task or "", spec.task),
         "governor": spec.governor or board.hold.governor,
         "clock_hz": spec.clock_hz or board.hold.clock_hz,
         "fan": spec.fan or board.hold.fan,
