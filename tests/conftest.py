@@ -36,6 +36,12 @@ LONGEST_S = 180.0
 
 
 @pytest.fixture(scope="session")
+def sklearn_metrics() -> Any:
+    """Return scikit-learn's metrics."""
+    return pytest.importorskip("sklearn.metrics")
+
+
+@pytest.fixture(scope="session")
 def models_dir() -> Path:
     """Return the folder of real models and data: a mirror of the whole catalogue.
 

@@ -203,3 +203,64 @@ def test_float_models_agree_on_all_runtimes(model: CatalogueModel) -> None:
     ]
     for other in given[1:]:
         np.testing.assert_allclose(other, given[0], atol=1e-4)
+
+
+def _array(folder: Path, name: str) -> tuple[Array, Array]:
+    with np.load(folder / name) as arrays:
+        samples = next(arrays[key] for key in arrays.files if key != "labels")
+        return samples, arrays["labels"].astype(int)
+
+
+def _keywords(folder: Path) -> tuple[Array, Array]:
+    return _array(folder, "kws_speech_commands/data/kws01_mfcc_int8.npz")
+
+
+def _wake_words(folder: Path) -> tuple[Array, Array]:
+    images, labels = _array(folder, "vww/data/vww01_open.npz")
+    return images.astype(np.float32) / 255, labels
+
+
+def _crops(folder: Path) -> tuple[Array, Array]:
+    images, labels = _array(folder, "ic_cifar10/data/coco32.npz")
+    return images.astype(np.float32), labels
+
+
+def _failures(folder: Path) -> tuple[Array, Array]:
+    table = np.loadtxt(folder / "pm_ai4i" / "data" / "test.csv", np.float32, delimiter=",",
+                       skiprows=1)  # fmt: skip
+    return table[:, 1:-1], table[:, -1].astype(int)
+
+
+PLAIN = [
+    ("kws", "kws_speech_commands/models/dscnn_int8.tflite", _keywords),
+    ("vww", "vww/models/vww_96_f32.tflite", _wake_words),
+    ("cifar10", "ic_cifar10/models/resnet8_f32.tflite", _crops),
+    ("ai4i", "pm_ai4i/models/ai4i_mlp_f32.tflite", _failures),
+]
+
+
+@pytest.mark.parametrize(("task", "file", "read"), PLAIN, ids=[case[0] for case in PLAIN])
+def test_plain_code_and_scikit_learn_find_the_same(
+    sklearn_metrics: Any,
+    models_dir: Path,
+    task: str,
+    file: str,
+    read: Callable[[Path], tuple[Array, Array]],
+) -> None:
+    """Samples read with numpy, LiteRT's own interpreter, and scikit-learn: to the last digit."""
+    ours, _ = answer(task, models_dir / file, "litert")
+    samples, labels = read(models_dir)
+    _, _, infer = _load_litert(models_dir / file)
+    answers = np.stack([infer(sample[None])[0].reshape(-1) for sample in samples])
+    found = {}
+    if answers.shape[1] > 1:
+        best = answers.argmax(axis=1)
+        found["top1"] = sklearn_metrics.accuracy_score(labels, best)
+        found["balanced_accuracy"] = sklearn_metrics.recall_score(
+            labels, best, labels=np.unique(labels), average="macro"
+        )
+        found["macro_f1"] = sklearn_metrics.f1_score(labels, best, average="macro")
+    if len(set(labels.tolist())) == 2:
+        found["roc_auc"] = sklearn_metrics.roc_auc_score(labels, answers[:, -1])
+        found["pr_auc"] = sklearn_metrics.average_precision_score(labels, answers[:, -1])
+    assert {name: ours.metrics[name] for name in found} == pytest.approx(found, abs=1e-6)

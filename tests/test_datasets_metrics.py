@@ -22,12 +22,6 @@ TOP1 = Question(gate="top1")
 Case = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
-@pytest.fixture(scope="module")
-def sklearn_metrics() -> Any:
-    """Return scikit-learn's metrics."""
-    return pytest.importorskip("sklearn.metrics")
-
-
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """Draw rows of three scores, and labels; classes may be missing or never answered."""

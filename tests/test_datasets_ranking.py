@@ -31,12 +31,6 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@pytest.fixture(scope="module")
-def sklearn_metrics() -> Any:
-    """Return scikit-learn's metrics."""
-    return pytest.importorskip("sklearn.metrics")
-
-
 @given(cases())
 def test_areas_are_scikit_learns(sklearn_metrics: Any, case: Case) -> None:
     """ROC-AUC and average precision, for samples that count several times or not at all."""
