@@ -9,6 +9,7 @@
     keys/                 signing key, board secret, CA and server certificate
     broker/               the child broker's config, passwords, ACL, log and queue
     blobs/                artefacts and models by sha256
+    packages/             wheels that boards may install from, if somebody put some there
 
 Nobody but the owner may read it: a file is made with mode 0600 before it has content.
 """
@@ -49,6 +50,7 @@ class DataDirectory:
         self.keys = root / "keys"
         self.broker = root / "broker"
         self.blobs = root / "blobs"
+        self.packages = root / "packages"
 
     def prepare(self) -> None:
         """Make the directory and what is missing in it.

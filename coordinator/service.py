@@ -171,6 +171,7 @@ class Coordinator:
             wake=self._wake.set,
             health=lambda: self._health(link, broker),
             clock_ns=self._clock_ns,
+            packages=self._settings.packages or self._data.packages,
         )
         link.start()
         self._stack.callback(link.stop)

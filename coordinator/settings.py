@@ -32,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         keys: Folder of the keys; None is ``keys`` in ``data``. Coordinators that share a
             fleet share it.
         blobs: Folder of artefacts and models; None is ``blobs`` in ``data``.
+        packages: Folder of wheels to serve as an index; None is ``packages`` in ``data``.
         mtls: Ask boards for a certificate at a child Mosquitto.
         broker_password: At a broker by URL.
         broker_ca: CA of a broker by URL.
@@ -49,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: str | None = None
     keys: Path | None = None
     blobs: Path | None = None
+    packages: Path | None = None
     mtls: bool = False
     broker_password: str | None = None
     broker_ca: Path | None = None

@@ -76,6 +76,8 @@ nearest() { # PATH -> the nearest folder above it that exists
 # LoadGen is published with ready-made wheels for x86-64 and Python up to 3.13 only.
 check_compiler() {
     local headers
+    # What an index has is pip's to find out.
+    [ -z "$index" ] || return 0
     ! has_wheel mlcommons_loadgen || return 0
     [ -z "$wheelhouse" ] ||
         die 3 "$wheelhouse has no LoadGen wheel; make it anew with deploy/build-wheelhouse"

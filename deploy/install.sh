@@ -24,6 +24,7 @@ root=""
 prefix=/opt/edgeperf
 environment=""
 wheelhouse=""
+index=""
 backends=$all_backends
 python=""
 with_service=yes
@@ -34,6 +35,8 @@ keep_data=no
 workdir=""
 changed=no
 made=()
+# Where pip takes packages from; empty is its own choice.
+source=()
 
 usage() {
     cat <<'TEXT'
@@ -44,6 +47,9 @@ this board, udev rules for meters, a system user, and a systemd service.
 
   --wheelhouse DIR    take every package from DIR and none from the network
                       (make one with deploy/build-wheelhouse)
+  --index URL         take every package from an index, as a coordinator serves one:
+                      https://DESK:8484/simple/
+  --ca FILE           with --index: the authority that its certificate is from
   --backends LIST     comma-separated: tflite,onnxruntime,openvino (default), or none
   --coordinator       install the coordinator and its service as well
   --no-service        no user, no udev rules, no service: only the command
@@ -76,7 +82,7 @@ finish() {
 parse_options() {
     while [ $# -gt 0 ]; do
         case $1 in
-            --wheelhouse | --backends | --python | --prefix | --root)
+            --wheelhouse | --index | --ca | --backends | --python | --prefix | --root)
                 [ $# -ge 2 ] || die 2 "$1 needs a value; see --help"
                 set_option "$1" "$2"
                 shift
@@ -102,6 +108,17 @@ set_option() { # NAME VALUE
             [ -d "$2" ] || die 2 "--wheelhouse $2: no such folder; make one with deploy/build-wheelhouse"
             wheelhouse=$(cd "$2" && pwd)
             ;;
+        --index)
+            case $2 in
+                http://?* | https://?*) index=$2 ;;
+                *) die 2 "--index $2: give a URL, such as https://DESK:8484/simple/" ;;
+            esac
+            ;;
+        --ca)
+            [ -r "$2" ] || die 2 "--ca $2: no such file"
+            PIP_CERT=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+            export PIP_CERT
+            ;;
         --backends) backends=$(chosen_backends "$2") ;;
         --python) python=$2 ;;
         --prefix)
@@ -126,6 +143,17 @@ chosen_backends() { # LIST
             *) die 2 "--backends: no backend $name; known: ${all_backends// /, }, none" ;;
         esac
     done
+}
+
+choose_source() {
+    [ -z "$wheelhouse" ] || [ -z "$index" ] || die 2 "--wheelhouse or --index, not both"
+    if [ -n "$wheelhouse" ]; then
+        source=(--no-index --find-links "$wheelhouse")
+    elif [ -n "$index" ]; then
+        # An empty variable overrides what a configuration file adds: nothing comes from elsewhere.
+        export PIP_EXTRA_INDEX_URL="" PIP_FIND_LINKS=""
+        source=(--index-url "$index" --only-binary :all:)
+    fi
 }
 
 # --- the command -------------------------------------------------------------------------
@@ -169,6 +197,13 @@ our_wheel() { # VENV
         printf '%s' "$found"
         return
     fi
+    if [ -n "$index" ]; then
+        "$1/bin/python" -m pip download --quiet --no-deps --disable-pip-version-check "${source[@]}" \
+            --dest "$workdir/wheel" edgeperf >"$workdir/pip.log" 2>&1 ||
+            die 3 "cannot get edgeperf from $index: $(pip_problem)"
+        find "$workdir/wheel" -name 'edgeperf-*.whl'
+        return
+    fi
     [ -e "$here/../pyproject.toml" ] ||
         die 3 "neither a wheelhouse nor a checkout of edgeperf here; use --wheelhouse"
     "$here/copy-source" "$copy"
@@ -182,8 +217,6 @@ our_wheel() { # VENV
 pip_install() { # VENV ARGUMENT...
     local venv=$1
     shift
-    local source=()
-    [ -z "$wheelhouse" ] || source=(--no-index --find-links "$wheelhouse")
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
         "${source[@]}" "$@" >"$workdir/pip.log" 2>&1
 }
@@ -257,6 +290,7 @@ main() {
     fi
     check_system
     check_permission
+    choose_source
     find_python
     check_space
     check_compiler

@@ -55,6 +55,9 @@ _File = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--keys", type=_Folder, help="Keys shared by several coordinators.  [DATA/keys]")
 @click.option("--blobs", type=_Folder, help="Files shared by them.  [DATA/blobs]")
+@click.option(
+    "--packages", type=_Folder, help="Wheels that boards may install from.  [DATA/packages]"
+)
 @click.pass_context
 def coordinator(context: click.Context, /, data: Path | None, **given: Any) -> None:
     """Collect what a fleet of boards measures, and give it work.

@@ -9,8 +9,9 @@ from starlette.routing import Route
 from edgeperf import EdgeperfError, InputError
 from edgeperf.agent.messages import ENROL_PATH
 from edgeperf.coordinator.blobs import BlobDigestError, BlobFullError
-from edgeperf.coordinator.http import blobs, boards, campaigns, runs
+from edgeperf.coordinator.http import blobs, boards, campaigns, packages, runs
 from edgeperf.coordinator.http.auth import NotAllowedError
+from edgeperf.coordinator.http.packages import UnknownPackageError
 from edgeperf.coordinator.http.parts import Parts, reply
 from edgeperf.coordinator.store import StoreError
 from edgeperf.coordinator.store.campaigns import UnknownCampaignError
@@ -41,6 +42,9 @@ _ROUTES = [
     Route("/v1/campaigns", campaigns.list_campaigns, methods=["GET"]),
     Route("/v1/campaigns/{campaign}", campaigns.show, methods=["GET"]),
     Route("/v1/campaigns/{campaign}/cancel", campaigns.cancel, methods=["POST"]),
+    Route("/simple/", packages.projects, methods=["GET"]),
+    Route("/simple/{project}/", packages.files, methods=["GET"]),
+    Route("/packages/{file}", packages.wheel, methods=["GET"]),
 ]
 
 #: Most particular first.
@@ -49,6 +53,7 @@ _STATUS: tuple[tuple[type[EdgeperfError], int], ...] = (
     (UnknownBoardError, 404),
     (UnknownRunError, 404),
     (UnknownCampaignError, 404),
+    (UnknownPackageError, 404),
     (BlobDigestError, 422),
     (BlobFullError, 507),
     (StoreError, 503),

@@ -1,6 +1,7 @@
 """What the HTTP interface works with."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ class Parts(NamedTuple):
         wake: Call it after making work for the dispatcher.
         health: What is up, for ``/v1/health``.
         clock_ns: The wall clock.
+        packages: Folder of wheels that boards may install from; it need not be there.
     """
 
     store: Store
@@ -44,6 +46,7 @@ class Parts(NamedTuple):
     wake: Callable[[], None]
     health: Callable[[], dict[str, Any]]
     clock_ns: Callable[[], int]
+    packages: Path
 
 
 def parts_of(request: Request) -> Parts:
