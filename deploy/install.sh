@@ -118,6 +118,8 @@ set_option() { # NAME VALUE
             [ -r "$2" ] || die 2 "--ca $2: no such file"
             PIP_CERT=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
             export PIP_CERT
+            # pip would believe these before it.
+            unset REQUESTS_CA_BUNDLE CURL_CA_BUNDLE
             ;;
         --backends) backends=$(chosen_backends "$2") ;;
         --python) python=$2 ;;
@@ -226,6 +228,8 @@ pip_problem() {
     local log=$workdir/pip.log
     if grep -q -a -E 'NewConnectionError|ConnectTimeout|Name or service not known|Temporary failure in name|Network is unreachable' "$log"; then
         printf 'no network; connect the board, or use --wheelhouse (deploy/build-wheelhouse makes one elsewhere)'
+    elif grep -q -a CERTIFICATE_VERIFY_FAILED "$log"; then
+        printf 'its certificate is not trusted; name its authority with --ca, and look at the clock of this board'
     else
         { grep -a -E '^ *(ERROR|error):' "$log" | grep -v subprocess-exited || tail -n 1 "$log"; } |
             tail -n 1 | sed 's/^ *//'

@@ -90,6 +90,6 @@ def test_what_is_not_there_is_a_line(client: Client, packages: Path) -> None:
         status, body = get(client, path)
         assert status == 404, path
         assert body.startswith('{"error":')
-    for path in packages.rglob("*.whl"):
-        path.unlink()
+    for wheel in packages.rglob("*.whl"):
+        wheel.unlink()
     assert get(client, "/simple/")[0] == 200
