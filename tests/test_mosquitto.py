@@ -68,15 +68,15 @@ class Client:
     def __init__(self, port: int, certificates: Path, name: str | None) -> None:
         self.heard: list[str] = []
         self.connected = threading.Event()
+        self._answered = threading.Event()
         self._answers: dict[int, Any] = {}
         client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
         context = ssl.create_default_context(cafile=certificates / "ca.pem")
         if name is not None:
             context.load_cert_chain(certificates / f"{name}.pem", certificates / f"{name}.key")
         client.tls_set_context(context)
-        client.on_connect = lambda _c, _u, _f, reason, _p: (
-            None if reason.is_failure else self.connected.set()
-        )
+        client.on_connect = self._on_connect
+        client.on_disconnect = lambda *_: self._answered.set()
         client.on_message = lambda _c, _u, message: self.heard.append(message.topic)
         client.on_publish = lambda _c, _u, mid, reason, _p: self._answers.update({mid: reason})
         self._client = client
@@ -85,13 +85,19 @@ class Client:
     def __enter__(self) -> "Client":
         self._client.connect("localhost", self._port)
         self._client.loop_start()
-        assert self.connected.wait(10)
+        assert self._answered.wait(10)
+        assert self.connected.is_set()
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Go away."""
         self._client.disconnect()
         self._client.loop_stop()
+
+    def _on_connect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _more: Any) -> None:
+        if not reason.is_failure:
+            self.connected.set()
+        self._answered.set()
 
     def say(self, topic: str) -> str:
         """Publish, and return the broker's answer."""

@@ -1,6 +1,7 @@
 """Versions beside each other: old agents with a new coordinator, and the other way round.
 
-The other version is the last tag before this commit, or what ``EDGEPERF_PREVIOUS`` names: its
+The other version is the last tag before this commit, or what ``EDGEPERF_PREVIOUS`` names; as
+long as there is no tag, the commit below, from which on the wire and the files are kept. Its
 code is taken out of git and run as processes of its own, in this environment. Versions one
 minor number apart must work together, and what the older one wrote must be read.
 """
@@ -8,6 +9,7 @@ minor number apart must work together, and what the older one wrote must be read
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -23,6 +25,7 @@ from edgeperf.coordinator.client import Client, find_coordinator
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S = 60.0
+BEFORE_TAGS = "567caf2"
 #: A real run, as short as one can be.
 SPEC = {"model": "digits", "preset": "smoke", "min_duration_ms": 200, "accuracy": False}
 
@@ -31,6 +34,8 @@ pytestmark = pytest.mark.slow
 
 def git(*arguments: str) -> bytes:
     """Return what git says; skips the test when it says no."""
+    if shutil.which("git") is None:
+        pytest.skip("no earlier version: git is not installed")
     command = ["git", "-c", "safe.directory=*", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if done.returncode:
@@ -88,6 +93,14 @@ class Version:
             assert process.wait(PATIENCE_S) == 0, (folder / "log").read_text()
 
 
+def last_tag() -> str:
+    """Return the newest tag before this commit; empty while there is none."""
+    if not git("tag", "--list", "v[0-9]*").strip():
+        return ""
+    # A history that does not reach back to a tag skips.
+    return git("describe", "--tags", "--abbrev=0", "--match=v[0-9]*", "HEAD^").decode().strip()
+
+
 @pytest.fixture(scope="session")
 def new() -> Version:
     """Return the code as it stands here."""
@@ -99,7 +112,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """Return the code of the version before."""
     name = os.environ.get("EDGEPERF_PREVIOUS")
     if name is None:
-        name = git("describe", "--tags", "--abbrev=0", "--match=v[0-9]*", "HEAD^").decode().strip()
+        name = last_tag() or BEFORE_TAGS
     tree = tmp_path_factory.mktemp("old")
     # An archive, not a work tree: nothing is left in the repository, whatever happens.
     with tarfile.open(fileobj=io.BytesIO(git("archive", name))) as archive:
