@@ -150,7 +150,11 @@ class Coordinator:
         """Start what takes in, sends out and answers."""
         commander = Commander(store, link, keys, self._settings.fleet, clock_ns=self._clock_ns)
         scheduler = Scheduler(store, commander, clock_ns=self._clock_ns)
-        artefacts = Artefacts(store, BlobStore(self._settings.blobs or self._data.blobs))
+        artefacts = Artefacts(
+            store,
+            BlobStore(self._settings.blobs or self._data.blobs),
+            board_space_gib=self._settings.board_space_gib,
+        )
         intake = self._intake = Intake(
             store,
             link,

@@ -10,6 +10,8 @@ from edgeperf.agent.messages import is_name
 from edgeperf.coordinator.broker import LOOPBACK
 
 BROKER_PORT, HTTP_PORT = 1884, 8484
+#: Ten thousand results of a board, or a thousand with all their raw data.
+BOARD_SPACE_GIB = 20.0
 #: ``broker`` for "Mosquitto if it is installed, else the one that pip installed".
 AUTO, MOSQUITTO, EMBEDDED = "auto", "mosquitto", "embedded"
 
@@ -32,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         keys: Folder of the keys; None is ``keys`` in ``data``. Coordinators that share a
             fleet share it.
         blobs: Folder of artefacts and models; None is ``blobs`` in ``data``.
+        board_space_gib: What each board may fill of the disk with files.
         packages: Folder of wheels to serve as an index; None is ``packages`` in ``data``.
         mtls: Ask boards for a certificate at a child Mosquitto.
         broker_password: At a broker by URL.
@@ -50,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: str | None = None
     keys: Path | None = None
     blobs: Path | None = None
+    board_space_gib: float = BOARD_SPACE_GIB
     packages: Path | None = None
     mtls: bool = False
     broker_password: str | None = None

@@ -74,7 +74,9 @@ class Uploads:
             self._tell(board, sha256)
             return
         try:
-            whole = self._artefacts.append(sha256, payload, first=first, total=announced.size_bytes)
+            whole = self._artefacts.append(
+                sha256, payload, first=first, total=announced.size_bytes, board=board
+            )
         except BlobOffsetError:
             return  # the answer to ``fin`` names the gap
         except BlobDigestError as error:

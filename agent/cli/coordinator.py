@@ -56,6 +56,13 @@ _File = click.Path(path_type=Path, dir_okay=False)
 @click.option("--keys", type=_Folder, help="Keys shared by several coordinators.  [DATA/keys]")
 @click.option("--blobs", type=_Folder, help="Files shared by them.  [DATA/blobs]")
 @click.option(
+    "--board-space",
+    "board_space_gib",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GIB",
+    help="What each board may fill of the disk with files.  [20]",
+)
+@click.option(
     "--packages", type=_Folder, help="Wheels that boards may install from.  [DATA/packages]"
 )
 @click.pass_context

@@ -13,6 +13,7 @@ from edgeperf.coordinator.http import blobs, boards, campaigns, packages, runs
 from edgeperf.coordinator.http.auth import NotAllowedError
 from edgeperf.coordinator.http.packages import UnknownPackageError
 from edgeperf.coordinator.http.parts import Parts, reply
+from edgeperf.coordinator.shares import BlobUnlistedError
 from edgeperf.coordinator.store import StoreError
 from edgeperf.coordinator.store.campaigns import UnknownCampaignError
 from edgeperf.coordinator.store.devices import UnknownBoardError
@@ -56,6 +57,7 @@ _STATUS: tuple[tuple[type[EdgeperfError], int], ...] = (
     (UnknownPackageError, 404),
     (BlobDigestError, 422),
     (BlobFullError, 507),
+    (BlobUnlistedError, 503),
     (StoreError, 503),
     (InputError, 400),
     (EdgeperfError, 500),

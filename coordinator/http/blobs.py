@@ -1,6 +1,6 @@
 """Blobs over HTTP, as :mod:`edgeperf.agent.messages` describes them.
 
-A board may send any blob and read models; the administrator may do both with any.
+A board may send what its results list and read models; the administrator may do both with any.
 """
 
 import re
@@ -61,7 +61,7 @@ def get(request: Request) -> Response:
 
 async def put(request: Request) -> Response:
     """Take a blob in, or a part of one that continues what is kept."""
-    await run_in_threadpool(_who, request)
+    board = await run_in_threadpool(_who, request)
     artefacts = parts_of(request).artefacts
     sha256 = request.path_params["sha256"]
     first, total = _place(request)
@@ -70,7 +70,7 @@ async def put(request: Request) -> Response:
     async def keep() -> None:
         nonlocal first, whole
         whole = await run_in_threadpool(
-            artefacts.append, sha256, bytes(piece), first=first, total=total
+            artefacts.append, sha256, bytes(piece), first=first, total=total, board=board
         )
         first += len(piece)
         piece.clear()

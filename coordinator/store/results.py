@@ -84,6 +84,17 @@ def is_wanted(connection: Connection, sha256: str, board: str) -> int | None:
     return size
 
 
+def listed(connection: Connection, board: str) -> list[str]:
+    """Return the sha256 of every file that runs of *board* list, once."""
+    query = (
+        select(artefact.c.sha256)
+        .join(run, run.c.id == artefact.c.run)
+        .where(run.c.device == board)
+        .distinct()
+    )
+    return list(connection.execute(query).scalars())
+
+
 def _keep_files(connection: Connection, run_id: str, files: tuple[BlobRef, ...]) -> None:
     named = {file.name: file for file in files}
     rows = [

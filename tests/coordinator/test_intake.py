@@ -341,6 +341,25 @@ def test_full_disk_does_not_end_the_intake(bench: Bench, make_event: Any) -> Non
     assert bench.blobs.size(sha256) is None
 
 
+def test_a_result_that_cannot_be_read_does_not_end_the_intake(
+    bench: Bench, make_event: Any
+) -> None:
+    """The disk fails where its file is looked for, or read: the event counts all the same."""
+    for kept, break_it in (("ab", lambda path: path.mkdir()), ("cd", _link_to_itself)):
+        path = bench.blobs_root / kept / (kept * 32)
+        path.parent.mkdir()
+        break_it(path)
+        file = {"name": "result.json", "sha256": kept * 32, "size_bytes": 10}
+        result = {"status": "VALID", "exit_code": 0, "result": None, "files": [file]}
+        data = msgspec.convert(result | {"duration_s": 1}, RunResult)
+        bench.hear("pi5", "evt", encode_event(make_event(data, run=new_id())))
+    assert bench.acked() == [(1, 1), (2, 2)]
+
+
+def _link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
