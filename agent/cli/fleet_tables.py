@@ -44,12 +44,24 @@ def board_table(boards: Iterable[dict[str, Any]]) -> Table:
     return table
 
 
+_BOARD_FACTS = {
+    "name": "name",
+    "state": "state",
+    "reason": "because",
+    "since": "since",
+    "seen": "last seen",
+    "run": "running",
+    "queued": "runs queued",
+    "unsent": "events unsent",
+}
+
+
 def board_facts(board: dict[str, Any]) -> Table:
     """What one board said of itself, a row a fact."""
     table = _facts()
-    for name in ("name", "state", "reason", "since", "seen", "run", "queued", "unsent"):
+    for name, words in _BOARD_FACTS.items():
         if board[name] not in (None, ""):
-            table.add_row(name, _word(str(board[name])))
+            table.add_row(words, _word(str(board[name])))
     if board["labels"]:
         table.add_row("labels", Text(", ".join(board["labels"])))
     for name, value in _described(board["description"] or {}):

@@ -1,6 +1,5 @@
 """``edgeperf meter ls|kinds|probe|record``: which meters are here, and measuring without a run."""
 
-import inspect
 import re
 import shutil
 import sys
@@ -13,6 +12,7 @@ import click
 import msgspec
 
 from edgeperf import InputError
+from edgeperf.agent.cli.meter_kinds import kinds
 from edgeperf.power.live import Live
 from edgeperf.power.recorder import Recorder
 from edgeperf.power.result import Estimate, Grade, PowerResult
@@ -79,30 +79,7 @@ def _told(one: Any) -> str:
     return "; ".join(parts)
 
 
-@meter.command("kinds")
-@click.argument("kind", required=False)
-def kinds(kind: str | None) -> None:
-    """List the kinds of meters, or the options of one KIND."""
-    from edgeperf.power import meter_class, meter_names  # noqa: PLC0415 - drivers
-
-    if kind is not None:
-        driver: Any = meter_class(kind)
-        sys.stdout.write(f"{kind}: {inspect.getdoc(driver)}\n\n")
-        sys.stdout.write(f"{inspect.getdoc(driver.Options)}\n")
-        for name, default in _defaults(driver.Options).items():
-            sys.stdout.write(f"    {name}={default}\n")
-        return
-    for name in meter_names():
-        try:
-            line = (inspect.getdoc(meter_class(name)) or "").partition("\n")[0]
-        except InputError as error:
-            line = str(error)
-        sys.stdout.write(f"{name:<12}{line}\n")
-
-
-def _defaults(options: type[msgspec.Struct]) -> dict[str, Any]:
-    defaults = msgspec.to_builtins(options())
-    return {name: "" if value is None else value for name, value in defaults.items()}
+meter.add_command(kinds)
 
 
 @meter.command("probe")

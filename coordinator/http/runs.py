@@ -18,7 +18,7 @@ from edgeperf.agent.spec import spec_from_mapping
 from edgeperf.coordinator import export
 from edgeperf.coordinator.blobs import BlobError
 from edgeperf.coordinator.http.parts import Parts, admin, parts_of, query_of, read_body, reply
-from edgeperf.coordinator.store import devices, models, runs
+from edgeperf.coordinator.store import campaigns, devices, models, runs
 from edgeperf.coordinator.views import run_view
 
 _CANCEL_WITHIN_S = 86400.0
@@ -114,6 +114,10 @@ def results(request: Request) -> Response:
     kind = given.pop("format", "json")
     wanted = query_of(request, runs.Filter, without=("format",))
     with parts.store.reading() as connection:
+        if wanted.campaign is not None:
+            campaigns.get(connection, wanted.campaign)
+        if wanted.device is not None:
+            devices.get(connection, wanted.device)
         rows = runs.select_runs(connection, wanted)
         if kind == "list":
             return reply([run_view(row) for row in rows])

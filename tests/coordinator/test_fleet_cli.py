@@ -199,6 +199,8 @@ def test_label_and_drain(typed: Any, shelf: None, client: Client, until: Any) ->
         (("fleet", "watch", "nope"), 2, "run 'nope': no such run"),
         (("fleet", "campaign", "run", "nope.toml"), 2, "nope.toml: No such file"),
         (("fleet", "campaign", "status", "nope"), 2, "campaign 'nope': there is none"),
+        (("fleet", "results", "--campaign", "nope"), 2, "campaign 'nope': there is none"),
+        (("fleet", "results", "--board", "nope"), 2, "board 'nope'"),
         (("fleet", "results", "--since", "yesterday"), 2, "--since yesterday: expected 7d"),
         (("fleet", "--coordinator", "http://127.0.0.1:1", "ls"), 3, "is it running?"),
         (("fleet", "--coordinator", "x", "ls"), 2, "expected http://HOST:PORT"),

@@ -1,6 +1,7 @@
 """``edgeperf meter`` and ``edgeperf simulate-meter``, as a user calls them."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -72,10 +73,14 @@ def test_ls_lists_or_says_that_there_is_nothing() -> None:
 
 def test_kinds() -> None:
     """Every kind has a line, and its options have a default."""
-    assert "ppk2        A PPK2" in call("kinds").stdout
+    assert "ppk2        Nordic Power Profiler Kit II" in call("kinds").stdout
     told = call("kinds", "ppk2").stdout
-    assert "voltage: Supply voltage of the board." in told
-    assert "    mode=ampere\n" in told
+    assert re.search("^ppk2: Nordic Power Profiler Kit II", told)
+    assert re.search("^    voltage= +Supply voltage of the board", told, re.MULTILINE)
+    assert re.search(
+        "^    mode=ampere +ampere measures .* itself, with voltage.$", told, re.MULTILINE
+    )
+    assert "``" not in told
 
 
 @pytest.mark.parametrize(
