@@ -13,6 +13,25 @@ fail() {
     exit 1
 }
 
+# Nothing was proved, and nothing is wrong.
+skip() {
+    printf '%s: skipped: %s\n' "$program" "$*"
+    exit 0
+}
+
+may_make_systems() { # or skips: a container's root is refused some of this
+    local place problem
+    place=$(mktemp -d)
+    # Some make the file, and nobody may open it.
+    if ! (mknod "$place/null" c 1 3 && : >"$place/null") 2>/dev/null; then
+        rm -rf -- "$place"
+        skip "may not make devices here, as in a container; run it on a machine of its own"
+    fi
+    rm -rf -- "$place"
+    problem=$(unshare --mount --pid --ipc --uts --cgroup --fork mount -t "$1" none /mnt 2>&1) ||
+        skip "cannot mount $1 in a name space: $problem"
+}
+
 note() { # WHAT FOUND: a line of the summary
     summary+=("$(printf '%-26s %s' "$1" "$2")")
     printf '%s\n' "${summary[-1]}"
