@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from fleet_bench import DEVICE, FLEET, Bench, bench, start, wait_until
 
+from edgeperf.agent.link.child import Child
 from edgeperf.agent.link.processes import is_same
 from edgeperf.agent.messages import (
     Alert,
@@ -39,6 +41,7 @@ from edgeperf.agent.messages import (
     parse_description,
     sign_command,
 )
+from edgeperf.agent.spec import RunSpec
 
 BOARD = """
 [policy]
@@ -296,6 +299,26 @@ def test_a_run_over_its_time_is_stopped(up: Bench) -> None:
     end = up.coordinator.last(up.coordinator.start_run({"do": "hang"}, timeout_s=1.0))
     assert isinstance(end, RunTimedOut)
     assert "1 s" in end.message
+
+
+def test_a_run_is_held_to_its_limits_before_it_begins(tmp_path: Path) -> None:
+    """Its own session; no core dumps, bounded files and data, and first in line for the kernel."""
+    shown = "cat /proc/self/limits /proc/self/oom_score_adj; cut -d ' ' -f 6 /proc/self/stat"
+    child = Child(
+        RunSpec(model="digits"),
+        program=("sh", "-c", shown),
+        folder=tmp_path,
+        cache=tmp_path,
+        max_memory_bytes=1 << 30,
+    )
+    child.go()
+    wait_until(lambda: child.ended() is not None, "its end")
+    told = child.log.read_text()
+    child.close()
+    assert re.search(r"Max core file size +0 +0 ", told)
+    assert re.search(rf"Max file size +{8 << 30} +{8 << 30} ", told)
+    assert re.search(rf"Max data size +{1 << 30} +{1 << 30} ", told)
+    assert told.split()[-2:] == ["500", str(child.pid)]
 
 
 def test_a_silent_run_is_hung(tmp_path: Path) -> None:
