@@ -72,7 +72,9 @@ def bare_root(tmp_path: Path) -> Path:
 def pretend(folder: Path, command: str, output: str) -> dict[str, str]:
     """Return an environment in which *command* prints *output*, as on another board."""
     folder.mkdir(exist_ok=True)
-    (folder / command).write_text(f"#!/bin/sh\nprintf '%s\\n' '{output}'\n")
+    (folder / command).write_text(
+        f"#!/bin/sh\ncase $1 in -s) echo Linux ;; *) printf '%s\\n' '{output}' ;; esac\n"
+    )
     (folder / command).chmod(0o755)
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
@@ -124,7 +126,8 @@ def test_help_is_there(name: str) -> None:
 @pytest.mark.parametrize(
     ("command", "output", "says"),
     [
-        ("uname", "armv7l", "armv7l is not Linux"),
+        ("uname", "armv7l", "armv7l is 32-bit and no runtime is made for it; install a 64-bit OS"),
+        ("uname", "riscv64", "riscv64: the runtimes have no packages for it; use aarch64 or"),
         ("getconf", "32", "32-bit system on a 64-bit kernel; install the 64-bit OS image"),
         ("df", "h h h h h\nd 9 9 12 1% /", "12 MB free at .* 1000 MB are needed; make room"),
     ],
@@ -138,6 +141,27 @@ def test_a_board_that_does_not_fit_is_refused(
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert re.search(says, done.stderr)
+    assert not (bare_root / "opt").exists()
+
+
+def test_a_board_without_a_compiler_is_told_before_anything_is_begun(
+    bare_root: Path, tmp_path: Path
+) -> None:
+    """On Arm LoadGen has to be compiled, unless there is a wheelhouse."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for path in (*Path("/usr/bin").iterdir(), *Path("/bin").iterdir()):
+        if "g++" not in path.name and not (tools / path.name).is_symlink():
+            (tools / path.name).symlink_to(path)
+    arm = pretend(tmp_path / "bin", "uname", "aarch64")
+    arm["PATH"] = f"{tmp_path / 'bin'}:{tools}"
+    options = ("--root", str(bare_root), "--python", sys.executable)
+    done = script("install.sh", *options, environment=arm)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "install.sh: LoadGen has to be compiled here and there is no compiler;"
+        " sudo apt install g++ python3-dev, or use --wheelhouse\n"
+    )
     assert not (bare_root / "opt").exists()
 
 

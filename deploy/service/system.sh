@@ -96,7 +96,8 @@ install_service() {
 install_unit() { # UNIT [TARGET]
     local wants
     if [ -z "$root" ] && [ ! -d /run/systemd/system ]; then
-        say "no systemd here, so no $1; its ExecStart line says what to start instead"
+        # A socket has no such line: what it would start is told with that.
+        sed -n "s|/opt/edgeperf/venv|$environment|g; s|^ExecStart=|no systemd here, so no $1; start it by other means: |p" "$service/$1"
         return
     fi
     if put_file "$service/$1" "$(dest "/etc/systemd/system/$1")"; then changed=yes; fi
