@@ -199,13 +199,14 @@ def test_what_an_older_agent_does_not_know_is_refused_not_ignored(
     old: Version, new: Version, tmp_path: Path
 ) -> None:
     """A new field of a spec that means something must not be left out in silence."""
+    if b"governor" in git("show", f"{old.name}:agent/spec.py"):
+        pytest.skip(f"{old.name} knows every field")
     with ExitStack() as stack:
         desk = Desk(stack, new, tmp_path)
         desk.join(old, tmp_path / "board")
         with desk.board(old, tmp_path / "board"):
             run = desk.run(governor="performance")
-    known = b"governor" in git("show", f"{old.name}:agent/spec.py")
-    assert run["state"] == ("succeeded" if known else "rejected"), run
+    assert run["state"] == "rejected", run
 
 
 def test_an_upgrade_in_place_keeps_everything(old: Version, new: Version, tmp_path: Path) -> None:
