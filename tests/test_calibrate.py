@@ -2,6 +2,7 @@
 
 import time
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -145,6 +146,34 @@ def test_hint_fits_the_memory_or_is_refused(latency_ns: float, free_gb: float) -
         assert 2 * 600e9 / hints.latency_ns * 330 <= free_gb * GB
         assert hints.latency_ns <= MOST_HINT_SHARE * latency_ns
     assert not said or "--min-duration" in said
+
+
+@given(
+    scenario=st.sampled_from(["SingleStream", "MultiStream", "Offline", "Server"]),
+    latency_ns=st.floats(5e3, 1e6),
+    free_gb=st.floats(0.1, 16),
+    least=st.sampled_from([None, 24_576, 20_000_000]),
+)
+def test_what_a_refusal_says_that_fits_does_fit(
+    scenario: str, latency_ns: float, free_gb: float, least: int | None
+) -> None:
+    """The options in the line are taken the next time, also when the SUT is a bit faster."""
+    free, asked = int(free_gb * GB), plan(scenario, min_query_count=least)
+    found = Calibration(latency_ns=latency_ns, throughput_sps=1e9 / latency_ns)
+    try:
+        hints_for(asked, found, 1, available_bytes=free)
+    except InputError as error:
+        words = str(error).split()
+    else:
+        return
+    changes: dict[str, object] = {}
+    if "--min-duration" in words:
+        changes["min_duration_ms"] = int(float(words[words.index("--min-duration") + 1]) * 1e3)
+    if "--min-queries" in words:
+        changes["min_query_count"] = int(words[words.index("--min-queries") + 1])
+    assert changes
+    faster = Calibration(latency_ns=latency_ns / 1.02, throughput_sps=1.02e9 / latency_ns)
+    hints_for(msgspec.structs.replace(asked, **changes), faster, 1, available_bytes=free)
 
 
 def test_offline_is_told_more_than_was_found() -> None:

@@ -25,6 +25,8 @@ _RULES_DURATION_MS = 600_000
 _OFFLINE_SLACK = 1.1
 #: Of the free memory: what LoadGen's queries may take.
 MEMORY_SHARE = 0.7
+#: Of what would just fit: what is offered, since the next calibration finds a bit else.
+_FITS_SURELY = 0.95
 
 
 def _duration_ns(plan: LoadPlan) -> float:
@@ -43,19 +45,18 @@ def _bytes_per_query(plan: LoadPlan) -> int:
 def needed_hint_ns(plan: LoadPlan, available_bytes: int) -> float:
     """Return the shortest latency hint whose queries fit the memory."""
     room = max(1.0, available_bytes * MEMORY_SHARE)
-    return AHEAD * _duration_ns(plan) * _bytes_per_query(plan) / room
+    each = AHEAD * _bytes_per_query(plan) + BYTES_PER_ANSWER
+    return 1.001 * _duration_ns(plan) * each / room  # not just so that rounding refuses it
 
 
-def _made_ahead(plan: LoadPlan, hints: Hints) -> float:
-    """Return how many queries (Offline: samples) LoadGen will make."""
+def _by_duration(plan: LoadPlan, hints: Hints) -> float:
+    """Return how many queries (Offline: samples) LoadGen makes to fill the duration."""
     seconds = _duration_ns(plan) / 1e9
     if plan.scenario == "Server":
-        made = hints.target_qps * seconds
-    elif plan.scenario == "Offline":
-        made = _OFFLINE_SLACK * hints.target_qps * seconds
-    else:
-        made = AHEAD * seconds * 1e9 / hints.latency_ns
-    return max(made, float(plan.min_query_count or 0))
+        return hints.target_qps * seconds
+    if plan.scenario == "Offline":
+        return _OFFLINE_SLACK * hints.target_qps * seconds
+    return AHEAD * seconds * 1e9 / hints.latency_ns
 
 
 def check_size(plan: LoadPlan, found: Calibration, hints: Hints, available_bytes: int) -> None:
@@ -65,17 +66,33 @@ def check_size(plan: LoadPlan, found: Calibration, hints: Hints, available_bytes
         InputError: Its queries need more memory than is free, or are more than one test
             keeps the times of.
     """
-    made = _made_ahead(plan, hints)
+    made = max(_by_duration(plan, hints), float(plan.min_query_count or 0))
     answered = made if plan.scenario in ("Server", "Offline") else made / AHEAD
     needed = made * _bytes_per_query(plan) + answered * BYTES_PER_ANSWER
     room = available_bytes * MEMORY_SHARE
     if needed <= room and answered <= CAPACITY:
         return
-    share = min(room / needed, CAPACITY / answered)
-    queries, seconds = made * share, _duration_ns(plan) * share / 1e9
+    what = "samples" if plan.scenario == "Offline" else "queries"
+    if needed > room:
+        why = (
+            f"LoadGen makes {made:,.0f} {what} before it starts, {needed / 1e9:.1f} GB, and"
+            f" {room / 1e9:.2f} of the {available_bytes / 1e9:.2f} GB free may be used"
+        )
+    else:
+        why = f"a run has {answered:,.0f} {what}, and one test keeps the times of {CAPACITY:,}"
+    fits = _FITS_SURELY * made * min(room / needed, CAPACITY / answered)
     raise InputError(
-        f"{plan.scenario}: LoadGen would make {made:.3g} queries ahead, {needed / 1e9:.1f} GB"
-        f" ({available_bytes / 1e9:.1f} GB are free; one test keeps {CAPACITY:.3g}), since one"
-        f" sample takes {found.latency_ns / 1e3:.3g} µs here; at most --min-duration"
-        f" {max(1, int(seconds))} and --min-queries {int(queries)} fit"
+        f"{plan.scenario} for {_duration_ns(plan) / 1e9:g} s, with"
+        f" {found.latency_ns / 1e3:.3g} µs as found here: {why}; {_fitting(plan, hints, fits)} fits"
     )
+
+
+def _fitting(plan: LoadPlan, hints: Hints, most: float) -> str:
+    """Return options with which LoadGen makes at most so many queries."""
+    by_duration, options = _by_duration(plan, hints), []
+    if by_duration > most:
+        seconds = _duration_ns(plan) / 1e9 * most / by_duration
+        options.append(f"--min-duration {seconds:.3g}")
+    if (plan.min_query_count or 0) > most:
+        options.append(f"--min-queries {int(most)}")
+    return " ".join(options)
