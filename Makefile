@@ -29,10 +29,10 @@ check: $(VENV)/.tests
 
 # A quarter of an hour. Stopped in between, it goes on where it was.
 bench: $(VENV)/.tests
-	@mkdir -p $(RESULTS)
-	PYTHONPATH=tests $(BIN)/python -m benchmarks --json $(RESULTS)/benchmarks.json \
-	  --report $(RESULTS)/benchmarks.md --chart $(RESULTS)/benchmarks.svg
-	PYTHONPATH=tests $(BIN)/python tests/benchmarks/recorder_cost.py
+	@mkdir -p edgeperf-results
+	PYTHONPATH=tests $(BIN)/python -m benchmarks --json edgeperf-results/benchmarks.json \
+	  --document docs/performance.md
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.recorder_cost
 
 # tflite-runtime needs numpy 1 and Python 3.11 at most, so it has an environment of its own.
 test-tflite-runtime: .venv-tflite-runtime/.tests

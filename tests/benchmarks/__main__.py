@@ -4,7 +4,8 @@
 
 Every contestant has the model loaded all the time and they take turns, round by round,
 so that all see the same machine. ``make bench`` runs it. With ``--json`` what was
-measured is kept after every round, and the same command goes on where it was stopped.
+measured is kept after every round, and the same command goes on where it was stopped;
+``--from`` makes tables and chart of such a file and measures nothing.
 """
 
 import argparse
@@ -19,18 +20,19 @@ from benchmarks.analysis import lines
 from benchmarks.app import find_app
 from benchmarks.arena import Arena
 from benchmarks.chart import chart
+from benchmarks.document import document
 from benchmarks.goals import goals
 from benchmarks.growth import growth
 from benchmarks.machine import machine
 from benchmarks.memory import memory
 from benchmarks.report import report
 from benchmarks.rounds import SCENARIOS, Round, Settings, bound_ns
-from benchmarks.rows import Facts, Record, load, save
+from benchmarks.rows import Facts, Record, load, read, save
 from benchmarks.target import BUNDLED, TARGETS, Target, opened, reachable
 
 from edgeperf import EdgeperfError
 
-FULL = Settings(seconds=0.7, queries=150, rounds=5, server_rounds=3, patience_s=0.0)
+FULL = Settings(seconds=0.6, queries=150, rounds=5, server_rounds=3, patience_s=0.0)
 #: Proves that everything works, and nothing else.
 SHORT = Settings(seconds=0.05, queries=20, rounds=1, server_rounds=1, patience_s=0.0)
 
@@ -42,35 +44,37 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="seconds, for CI; proves nothing")
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="only these")
     parser.add_argument("--rounds", type=int, help="repetitions (5)")
-    parser.add_argument("--seconds", type=float, help="least length of a measurement (0.7)")
+    parser.add_argument("--seconds", type=float, help="least length of a measurement (0.6)")
     parser.add_argument("--patience", type=float, default=0.0, help="wait for a quiet machine")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep everything here")
-    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the ratios as SVG")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write the tables here, too")
+    parser.add_argument("--from", dest="kept", type=Path, metavar="FILE", help="measure nothing")
+    parser.add_argument("--document", type=Path, metavar="FILE", help="put tables and chart here")
     args = parser.parse_args()
     try:
-        record = _measure(args)
+        record = _measure(args) if args.kept is None else read(args.kept)
+        _conclude(record, args)
     except EdgeperfError as error:
         sys.stderr.write(f"benchmarks: {error}\n")
         return error.exit_code
+    return 0
+
+
+def _conclude(record: Record, args: argparse.Namespace) -> None:
     found = lines(record)
     reached = goals(record, found)
     record.analysis = {"lines": msgspec.to_builtins(found), "goals": msgspec.to_builtins(reached)}
     save(record, args.json)
     text = report(record, found, reached)
     print(text, end="")
-    if args.report is not None:
-        args.report.write_text(text)
-    if args.chart is not None:
-        args.chart.write_text(chart(record, found))
-    return 0
+    if args.document is not None:
+        document(args.document, text, chart(record, found))
 
 
 def _measure(args: argparse.Namespace) -> Record:
     settings = _settings(args)
     names = tuple(args.targets) or (BUNDLED[:2] if args.short else TARGETS)
     names = names if args.targets or args.short else reachable(names)
-    asked = {"targets": list(names), "short": args.short, **msgspec.to_builtins(settings)}
+    asked = {"targets": names, "short": args.short, **msgspec.to_builtins(settings)}
     record = load(args.json, asked, machine())
     began = time.monotonic()
     for name in names:

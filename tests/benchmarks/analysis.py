@@ -35,7 +35,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         target: What was measured.
         scenario: MLPerf's name; ``Server`` holds queries per second at the bound.
         contestant: Who.
-        figures: Medians over rounds: ``p50_ns``, ``sps``, ``cpu_ns``, ...
+        figures: Medians over rounds: ``p50_ns``, ``sps``, ``cpu_ns``, ``memory_bytes``, ...
         ratios: Against the bare loops: SingleStream latency against the loop's; MultiStream
             against the ideal share of eight inferences per core; Offline and Server
             samples per second against all loops together.
@@ -78,8 +78,7 @@ def _line(rows: Sequence[Row], bare: Sequence[Row], facts: Facts) -> Line:
     first = rows[0]
     names = (*LATENCIES, "sps")
     figures = {name: _median([getattr(row.figures, name) for row in rows]) for name in names}
-    figures["cpu_ns"] = _median([row.cpu_ns for row in rows])
-    figures["foreign_share"] = _median([row.foreign_share for row in rows])
+    figures |= _costs(rows)
     ratios = {"cpu": _ratio(rows, bare, attrgetter("cpu_ns"))}
     added = None
     if first.scenario == "Offline":
@@ -107,6 +106,11 @@ def _line(rows: Sequence[Row], bare: Sequence[Row], facts: Facts) -> Line:
     )
 
 
+def _costs(rows: Sequence[Row]) -> dict[str, float]:
+    names = ("cpu_ns", "memory_bytes", "foreign_share")
+    return {name: _median([getattr(row, name) for row in rows]) for name in names}
+
+
 def _ratio(rows: Sequence[Row], bare: Sequence[Row], of: Callable[[Row], float]) -> Estimate:
     pairs = [(of(row), of(loop)) for row, loop in zip(rows, bare, strict=True)]
     return estimate([mine / theirs for mine, theirs in pairs if mine and theirs] or [math.nan])
@@ -125,11 +129,7 @@ def _server(rows: Sequence[Row], facts: Facts) -> Line:
     for row in rows:
         rounds[row.round].append(row)
     rates = [_rate_at_bound(each, facts) for each in rounds.values()]
-    figures = {
-        "sps": _median(rates),
-        "cpu_ns": _median([row.cpu_ns for row in rows]),
-        "foreign_share": _median([row.foreign_share for row in rows]),
-    }
+    figures = {"sps": _median(rates), **_costs(rows)}
     return Line(
         target=first.target,
         scenario="Server",

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
+from benchmarks.host import Found
 from benchmarks.protocol import Figures
 from benchmarks.target import Target
 
@@ -29,13 +30,13 @@ def find_app() -> str | None:
 
 def run_app(
     app: str, target: Target, cores: Collection[int], seconds: float, *, percentile: int
-) -> tuple[Figures, float]:
+) -> Found:
     """Run benchmark_app: on one core for latency, on several for throughput.
 
     It prints one percentile, so p50 and p90 take two runs.
 
     Returns:
-        What it found, and its CPU time per inference in nanoseconds (its start included).
+        What it found; its CPU time contains its start.
     """
     hint = "latency" if len(cores) == 1 else "throughput"
     command = [app, "-m", target.plan.sut.model, "-d", "CPU", "-hint", hint]
@@ -66,7 +67,7 @@ def run_app(
     after = os.times()
     spent_s = after.children_user + after.children_system
     spent_s -= before.children_user + before.children_system
-    return figures, spent_s * 1e9 / max(1, figures.samples)
+    return Found(figures, spent_s * 1e9 / max(1, figures.samples))
 
 
 def _shapes(target: Target) -> str:

@@ -5,8 +5,9 @@ from contextlib import ExitStack
 from types import TracebackType
 
 import msgspec
-from benchmarks.host import Resident, cpu_ns
+from benchmarks.host import Found, Resident, cpu_ns
 from benchmarks.protocol import Command, Figures
+from benchmarks.smaps import own_bytes
 from benchmarks.target import Target, spec_of
 
 from edgeperf.agent.run.jobs import WorkerJob
@@ -16,8 +17,6 @@ from edgeperf.agent.spec import Scenario
 
 PEERS = ("reference", "queue", "pipe")
 EDGEPERF = "edgeperf"
-
-Found = tuple[Figures, float]
 
 
 class Arena:
@@ -71,7 +70,7 @@ class Arena:
             self._peers[f"{peer} all"] = self._start(f"{peer}-all", peer, jobs[0], self.cores)
         for resident in (*self._team, *self._peers.values()):
             resident.wait_ready()
-        self.bare_ns = self.bare("bare", 0.3)[0].p50_ns
+        self.bare_ns = self.bare("bare", 0.3).figures.p50_ns
 
     def _start(self, name: str, kind: str, job: WorkerJob, cores: Sequence[int]) -> Resident:
         resident = Resident(kind, job, cores, self._target.folder / f"{name}.log")
@@ -80,7 +79,8 @@ class Arena:
 
     def bare(self, kind: str, seconds: float) -> Found:
         """Time a loop on the first core: ``bare`` or ``plain``."""
-        return self._ask(self._team[:1], Command(do=kind, seconds=seconds))
+        found = self._ask(self._team[:1], Command(do=kind, seconds=seconds))
+        return msgspec.structs.replace(found, memory_bytes=0)  # it is a guest of edgeperf's
 
     def bare_on_all(self, seconds: float) -> Found:
         """Time bare loops on all cores at once; samples per second are their sum."""
@@ -97,7 +97,7 @@ class Arena:
             sps=sum(each.sps for each in found),
             samples=samples,
         )
-        return total, (_cpu_of(team) - before) / samples
+        return Found(total, (_cpu_of(team) - before) / samples)
 
     def edgeperf(self, command: Command) -> Found:
         """Have edgeperf measure a scenario."""
@@ -118,7 +118,8 @@ class Arena:
         folder.mkdir(exist_ok=True)
         before = _cpu_of(team)
         found = team[0].ask(msgspec.structs.replace(command, folder=str(folder)))
-        return found, (_cpu_of(team) - before) / max(1, found.samples)
+        spent_ns = (_cpu_of(team) - before) / max(1, found.samples)
+        return Found(found, spent_ns, own_bytes(pid for each in team for pid in each.pids))
 
 
 def _cpu_of(team: Sequence[Resident]) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 from benchmarks.analysis import Estimate, Line, estimate
-from benchmarks.arena import PEERS
-from benchmarks.rounds import APP, EDGEPERF
+from benchmarks.arena import EDGEPERF, PEERS
+from benchmarks.rounds import APP
 from benchmarks.rows import Facts, Record
 
 US, MS = 1e3, 1e6

@@ -18,6 +18,8 @@ _MODEL = str(BUNDLED / "digits_f32.tflite")  # any file will do
 _NULL = [_MODEL, "--backend", "null", "--min-duration", "0.01"]
 _MULTI = ["--scenario", "MultiStream", "--min-queries", "1000"]
 _FEATURES = 64
+#: Columns of a row.
+LEADER, SUPERVISOR, START = "leader at most, MB", "supervisor, MB", "start, s"
 
 
 def growth(*, short: bool) -> list[dict[str, Any]]:
@@ -51,7 +53,7 @@ def _row(what: str, count: int, seen: Seen) -> dict[str, Any]:
     return {
         "grows": what,
         "to": count,
-        "leader at most, MB": round(peak / 1e6, 1),
-        "supervisor, MB": round(seen.memory["supervisor"].resident / 1e6, 1),
-        "start, s": round(seen.start_s, 2),
+        LEADER: round(peak / 1e6, 1),
+        SUPERVISOR: round(seen.memory["supervisor"].resident / 1e6, 1),
+        START: round(seen.start_s, 2),
     }

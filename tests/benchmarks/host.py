@@ -21,6 +21,20 @@ _ENCODE = msgspec.json.encode
 _LONGEST_S = 120.0
 
 
+class Found(msgspec.Struct, frozen=True):
+    """What came of one measurement.
+
+    Attributes:
+        figures: What the contestant found.
+        cpu_ns: CPU time of all its processes, per sample.
+        memory_bytes: What all its processes have of their own; 0 where not looked at.
+    """
+
+    figures: Figures
+    cpu_ns: float
+    memory_bytes: int = 0
+
+
 class ContestantError(EdgeperfError):
     """A contestant died."""
 

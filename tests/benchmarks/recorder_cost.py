@@ -1,6 +1,6 @@
 """What a meter recorder at its full rate does to the latencies of a run.
 
-    python tests/benchmarks/recorder_cost.py [MODEL[@BACKEND]] [--pairs N] [--seconds S]
+    python -m benchmarks.recorder_cost [MODEL[@BACKEND]] [--pairs N] [--seconds S]
 
 A simulated PPK2 sends 100,000 readings a second to the recorder of a real run, on the
 housekeeping core. One pinned process infers in a bare loop on another core; blocks with

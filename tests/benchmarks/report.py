@@ -4,18 +4,19 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.analysis import Estimate, Line
 from benchmarks.goals import Goal
+from benchmarks.growth import LEADER, START, SUPERVISOR
 from benchmarks.rows import Record
 
 _SCENARIOS = ("SingleStream", "MultiStream", "Offline", "Server")
+_COLUMNS = ("p50", "p90", "p99", "per second", "CPU/sample", "memory")
 _ORDER = ("bare", "plain", "edgeperf", "reference", "queue", "pipe", "benchmark_app")
 
 
 def report(record: Record, lines: Sequence[Line], goals: Sequence[Goal]) -> str:
     """Return the whole report."""
-    parts = [*_machine(record), *_goals(goals)]
+    parts = [*_machine(record), *_goals(goals), *_memory(record), *_growth(record)]
     for target in record.facts:
         parts += ["", *_target(record, target, [line for line in lines if line.target == target])]
-    parts += [*_memory(record), *_growth(record)]
     return "\n".join(parts) + "\n"
 
 
@@ -50,8 +51,8 @@ def _target(record: Record, target: str, lines: Sequence[Line]) -> Iterator[str]
         f" input copy {facts.input_copy}"
     )
     yield ""
-    yield "| scenario | harness | p50 | p90 | p99 | per second | CPU/sample | ratio [95 %] |"
-    yield "|---|---|--:|--:|--:|--:|--:|---|"
+    yield f"| scenario | harness | {' | '.join(_COLUMNS)} | ratio [95 %] |"
+    yield f"|---|---|{'--:|' * len(_COLUMNS)}---|"
     for scenario in _SCENARIOS:
         own = [line for line in lines if line.scenario == scenario]
         for line in sorted(own, key=lambda line: _ORDER.index(line.contestant)):
@@ -69,10 +70,10 @@ def _row(line: Line) -> str:
         for name, ratio in line.ratios.items()
         if name != "cpu" and ratio.value == ratio.value
     )
-    cpu = _us(figures["cpu_ns"])
-    return (
-        f"| {line.scenario} | {line.contestant} | {' | '.join(cells)} | {rate} | {cpu} | {ratios} |"
-    )
+    # In SingleStream most processes of a harness only wait.
+    size = figures["memory_bytes"] if line.scenario != "SingleStream" else 0
+    cells += [rate, _us(figures["cpu_ns"]), f"{size / 1e6:.0f} MB" if size else "", ratios]
+    return f"| {line.scenario} | {line.contestant} | {' | '.join(cells)} |"
 
 
 def _memory(record: Record) -> Iterator[str]:
@@ -90,6 +91,23 @@ def _growth(record: Record) -> Iterator[str]:
         yield "|" + "---|" * len(names)
         for row in record.growth:
             yield "| " + " | ".join(str(row[name]) for name in names) + " |"
+        yield from ("", *_slopes(record))
+
+
+def _slopes(record: Record) -> Iterator[str]:
+    """Say what each further query, sample or worker takes, from the least to the most."""
+    kinds = dict.fromkeys(row["grows"] for row in record.growth)
+    for kind in kinds:
+        rows = [row for row in record.growth if row["grows"] == kind]
+        least, most = rows[0], rows[-1]
+        if (more := most["to"] - least["to"]) > 0:
+            leader, supervisor, start = (
+                (most[name] - least[name]) / more for name in (LEADER, SUPERVISOR, START)
+            )
+            yield (
+                f"- {kind}, each: {leader * 1e6:,.0f} bytes in the leader,"
+                f" {supervisor * 1e6:,.0f} in the supervisor, {start * 1e6:,.1f} µs to start"
+            )
 
 
 def _estimate(found: Estimate) -> str:

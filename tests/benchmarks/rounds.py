@@ -5,15 +5,16 @@ from functools import partial
 
 import msgspec
 from benchmarks.app import run_app
-from benchmarks.arena import PEERS, Arena, Found
+from benchmarks.arena import EDGEPERF, PEERS, Arena
 from benchmarks.drive import SAMPLES_PER_QUERY
+from benchmarks.host import Found
 from benchmarks.protocol import Command
 from benchmarks.quiet import Onlooker, wait_for_quiet
 from benchmarks.rows import Row
 from benchmarks.target import Target
 
 SCENARIOS = ("SingleStream", "MultiStream", "Offline", "Server")
-EDGEPERF, BARE, PLAIN, APP = "edgeperf", "bare", "plain", "benchmark_app"
+BARE, PLAIN, APP = "bare", "plain", "benchmark_app"
 #: Server is offered these shares of what bare loops on all cores would carry.
 LOADS = (0.6, 0.75, 0.85, 0.92)
 #: A contestant so far above the bound is offered no more.
@@ -80,15 +81,16 @@ class Round:
     ) -> Row:
         wait_for_quiet(self._arena.cores, self._settings.patience_s)
         onlooker = Onlooker(self._arena.cores)
-        figures, cpu_ns = action()
+        found = action()
         return Row(
             target=self._target.name,
             scenario=scenario,
             contestant=contestant,
             round=self._number,
-            figures=figures,
-            cpu_ns=cpu_ns,
-            foreign_share=onlooker.share(cpu_ns * figures.samples),
+            figures=found.figures,
+            cpu_ns=found.cpu_ns,
+            memory_bytes=found.memory_bytes,
+            foreign_share=onlooker.share(found.cpu_ns * found.figures.samples),
             offered_qps=qps,
         )
 

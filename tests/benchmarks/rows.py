@@ -19,6 +19,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         round: Which repetition.
         figures: What it found.
         cpu_ns: CPU time of all its processes, per sample.
+        memory_bytes: What its processes have of their own; 0 where not looked at.
         foreign_share: Share of the cores that others had meanwhile.
         offered_qps: Server: the rate.
     """
@@ -30,6 +31,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures
     cpu_ns: float
     foreign_share: float
+    memory_bytes: int = 0
     offered_qps: float = 0.0
 
 
@@ -80,17 +82,32 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 def load(path: Path | None, settings: dict[str, Any], machine: dict[str, Any]) -> Record:
-    """Return the record to go on with: what *path* holds, or an empty one.
+    """Return the record to go on with: an unfinished one in *path*, or an empty one.
 
     Raises:
-        InputError: *path* holds a run with other settings.
+        InputError: *path* holds an unfinished run with other settings.
     """
-    if path is None or not path.exists():
+    settings = msgspec.json.decode(msgspec.json.encode(settings))  # as a file has it: no tuples
+    kept = read(path) if path is not None and path.exists() else None
+    if kept is None or kept.analysis:
         return Record(settings=settings, machine=machine)
-    record = msgspec.json.decode(path.read_bytes(), type=Record)
-    if record.settings != settings:
-        raise InputError(f"{path}: holds a run with other settings; remove it or repeat those")
-    return record
+    if kept.settings != settings:
+        raise InputError(
+            f"{path}: holds an unfinished run with other settings; remove it or repeat those"
+        )
+    return kept
+
+
+def read(path: Path) -> Record:
+    """Return the record in *path*.
+
+    Raises:
+        InputError: There is none.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Record)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InputError(f"{path}: not a record of the benchmark: {error}") from error
 
 
 def save(record: Record, path: Path | None) -> None:

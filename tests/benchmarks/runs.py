@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+from benchmarks.smaps import rollup
 
 from edgeperf import EdgeperfError
 from edgeperf.agent.result import Result, result_from_json
@@ -99,12 +100,8 @@ def _processes(supervisor: int) -> Iterator[tuple[str, int]]:
 
 def memory_of(pid: int) -> Memory:
     """Return the memory of a process; nothing when it is gone."""
-    sizes: dict[str, int] = {}
+    sizes = rollup(pid)
     with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            name, *fields = line.split()
-            if fields[-1:] == ["kB"]:
-                sizes[name.rstrip(":")] = int(fields[0]) * 1024
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("RssShmem:"):
                 sizes["RssShmem"] = int(line.split()[1]) * 1024

@@ -27,9 +27,9 @@ TARGETS = (
     "vww@onnxruntime",
     "vww@openvino",
     "mobilenet_v1_025@tflite",
-    "efficientnet_lite0:int8@tflite",
-    "efficientnet_lite0@onnxruntime",
-    "efficientnet_lite0@openvino",
+    "mobilenet_v2@tflite",
+    "mobilenet_v2@onnxruntime",
+    "mobilenet_v2@openvino",
 )
 #: Where no model of the catalogue can be had, and for a quick look.
 BUNDLED = ("digits@tflite", "digits@onnxruntime", "digits@openvino")
