@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeperf.agent import board
-from edgeperf.agent.board.cgroups import memory_limit_bytes, quota_stall_ns
+from edgeperf.agent.board.cgroups import memory_left_bytes, memory_limit_bytes, quota_stall_ns
 
 Tree = Callable[[dict[str, str]], Path]
 
@@ -91,10 +91,13 @@ def test_version_1_groups_are_read_too(tree: Tree) -> None:
         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
         "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_throttled 1\nthrottled_time 77\n",
         "sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "1073700000\n",
+        "sys/fs/cgroup/memory/memory.stat": "cache 9\ntotal_inactive_file 700000\n",
     }
     root = tree(big_little() | files)
     assert board.usable_cores(root, affinity=range(6)) == (1,)
     assert memory_limit_bytes(root) == 1 << 30
+    assert memory_left_bytes(root) == (1 << 30) - 1_073_700_000 + 700_000
     assert quota_stall_ns(root) == 77
 
 
@@ -148,6 +151,8 @@ def test_memory_is_bounded_by_the_control_group(tree: Tree) -> None:
     assert board.available_memory_bytes(tree(files)) == 3000 * 1024
     limited = tree({"sys/fs/cgroup/memory.max": "1048576\n"})
     assert board.available_memory_bytes(limited) == 1 << 20
+    used = tree({"sys/fs/cgroup/memory.current": "1000000\n"})
+    assert board.available_memory_bytes(used) == (1 << 20) - 1_000_000
     assert board.available_memory_bytes(limited / "nothing") > 0
 
 

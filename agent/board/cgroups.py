@@ -6,9 +6,13 @@ in a container without its own cgroup namespace /proc/self/cgroup names the host
 which does not exist inside; then the mount itself is the container's group.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from edgeperf.agent.board.kernel_files import parse_core_list, read_int, read_text
+
+#: Version 1 says "no limit" as the largest page-aligned number.
+_UNLIMITED = 1 << 60
 
 
 def cpuset_cores(root: Path = Path("/")) -> tuple[int, ...] | None:
@@ -33,12 +37,11 @@ def quota_stall_ns(root: Path = Path("/")) -> int | None:
         Nanoseconds, None where nothing counts them.
     """
     for group in _groups(root, "cpu"):
-        for line in (read_text(group / "cpu.stat") or "").splitlines():
-            key, _, value = line.partition(" ")
-            if key == "throttled_usec":
-                return int(value) * 1000
-            if key == "throttled_time":
-                return int(value)
+        counters = _counters(group / "cpu.stat")
+        if "throttled_usec" in counters:
+            return counters["throttled_usec"] * 1000
+        if "throttled_time" in counters:
+            return counters["throttled_time"]
     return None
 
 
@@ -49,8 +52,41 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
         for group in _groups(root, "memory")
         for name in ("memory.max", "memory.limit_in_bytes")
     ]
-    # Version 1 says "no limit" as the largest page-aligned number.
-    return min((limit for limit in limits if limit is not None and limit < 1 << 60), default=None)
+    return min(
+        (limit for limit in limits if limit is not None and limit < _UNLIMITED), default=None
+    )
+
+
+def memory_left_bytes(root: Path = Path("/")) -> int | None:
+    """Return how much more memory the control group allows, None for no limit.
+
+    Files that were read and are not in use do not count: they give way.
+    """
+    left = [
+        limit - used
+        for group in _groups(root, "memory")
+        for limit, used in _limit_and_use(group)
+        if limit < _UNLIMITED
+    ]
+    return min((max(0, bytes_) for bytes_ in left), default=None)
+
+
+def _limit_and_use(group: Path) -> Iterator[tuple[int, int]]:
+    kinds = (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    )
+    for limit_name, used_name, idle_name in kinds:
+        limit, used = read_int(group / limit_name), read_int(group / used_name)
+        if limit is not None:
+            idle = _counters(group / "memory.stat").get(idle_name, 0)
+            yield limit, max(0, (used or 0) - idle)
+
+
+def _counters(path: Path) -> dict[str, int]:
+    """Return the ``key value`` lines of *path*."""
+    pairs = (line.partition(" ") for line in (read_text(path) or "").splitlines())
+    return {key: int(value) for key, _, value in pairs if value.isdecimal()}
 
 
 def _quota(group: Path) -> float | None:

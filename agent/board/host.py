@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from edgeperf import InputError
-from edgeperf.agent.board.cgroups import memory_limit_bytes
+from edgeperf.agent.board.cgroups import memory_left_bytes, memory_limit_bytes
 from edgeperf.agent.board.kernel_files import read_fields
 
 
@@ -26,7 +26,7 @@ class DiskSpace(msgspec.Struct, frozen=True, kw_only=True):
 
 def memory_total_bytes(root: Path = Path("/")) -> int | None:
     """Return the physical memory, or the control group's limit where that is lower."""
-    return _within_limit(_meminfo(root, "MemTotal"), root)
+    return _lesser(_meminfo(root, "MemTotal"), memory_limit_bytes(root))
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
@@ -34,7 +34,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
 
     Where /proc does not say, it is the memory that nothing at all uses.
     """
-    available = _within_limit(_meminfo(root, "MemAvailable"), root)
+    available = _lesser(_meminfo(root, "MemAvailable"), memory_left_bytes(root))
     if available is None:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return available
@@ -65,8 +65,7 @@ def disk_space(folder: Path) -> DiskSpace:
     )
 
 
-def _within_limit(size: int | None, root: Path) -> int | None:
-    limit = memory_limit_bytes(root)
+def _lesser(size: int | None, limit: int | None) -> int | None:
     return size if size is None or limit is None else min(size, limit)
 
 
