@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 export PYTHONSAFEPATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check bench test-tflite-runtime clean help
+.PHONY: run test check bench instructions test-tflite-runtime clean help
 
 help:
 	@echo "make run      a whole fleet on this machine, from nothing: one real run over MQTT, with its result"
 	@echo "make test     run all tests"
 	@echo "make check    style, types and packaging"
 	@echo "make bench    compare with bare loops and other harnesses: 15 minutes"
+	@echo "make instructions  count those of the timed path, beside another commit's (BASE=...)"
 
 # A run that is measured but suspect (a busy machine) ends with status 1: it did its job.
 run: $(VENV)/.runs
@@ -33,6 +34,12 @@ bench: $(VENV)/.tests
 	PYTHONPATH=tests $(BIN)/python -m benchmarks --json edgeperf-results/benchmarks.json \
 	  --document docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.recorder_cost
+
+# Instructions of the timed path, here and in the commit BASE: the gate that a busy machine
+# does not disturb. Needs valgrind.
+BASE ?= origin/main
+instructions: $(VENV)/.tests
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.instructions --against $(BASE)
 
 # tflite-runtime needs numpy 1 and Python 3.11 at most, so it has an environment of its own.
 test-tflite-runtime: .venv-tflite-runtime/.tests
