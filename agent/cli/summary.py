@@ -61,7 +61,14 @@ def _what(result: Result) -> list[tuple[str, str]]:
     cores = " | ".join(
         f"{worker.role} on {','.join(map(str, worker.cores))}" for worker in sut.workers
     )
-    rows.append(("processes", f"{cores}; {sut.threads_per_worker} thread(s) each"))
+    if sut.workers:
+        rows.append(("processes", f"{cores}; {sut.threads_per_worker} thread(s) each"))
+        # Workers mostly fare alike, so each way is told once.
+        fared = dict.fromkeys(
+            f"{worker.scheduling}, memory {'locked' if worker.memory_locked else 'not locked'}"
+            for worker in sut.workers
+        )
+        rows.append(("priority", " | ".join(fared)))
     rows.append(("timed", f"{', '.join(sut.timed)} (input copy: {sut.input_copy})"))
     rows += [("note", note) for note in sut.notes]
     if (repeat := result.repeat) is not None:
