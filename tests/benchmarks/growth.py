@@ -19,7 +19,8 @@ _NULL = [_MODEL, "--backend", "null", "--min-duration", "0.01"]
 _MULTI = ["--scenario", "MultiStream", "--min-queries", "1000"]
 _FEATURES = 64
 #: Columns of a row.
-LEADER, SUPERVISOR, START = "leader at most, MB", "supervisor, MB", "start, s"
+LEADER, SUPERVISOR, ALL = "leader at most, MB", "supervisor, MB", "all processes, MB"
+START = "start, s"
 
 
 def growth(*, short: bool) -> list[dict[str, Any]]:
@@ -55,5 +56,6 @@ def _row(what: str, count: int, seen: Seen) -> dict[str, Any]:
         "to": count,
         LEADER: round(peak / 1e6, 1),
         SUPERVISOR: round(seen.memory["supervisor"].resident / 1e6, 1),
+        ALL: round(sum(each.own for each in seen.memory.values()) / 1e6, 1),
         START: round(seen.start_s, 2),
     }

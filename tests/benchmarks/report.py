@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.analysis import Estimate, Line
 from benchmarks.goals import Goal
-from benchmarks.growth import LEADER, START, SUPERVISOR
+from benchmarks.growth import ALL, START
 from benchmarks.rows import Record
 
 _SCENARIOS = ("SingleStream", "MultiStream", "Offline", "Server")
@@ -101,13 +101,8 @@ def _slopes(record: Record) -> Iterator[str]:
         rows = [row for row in record.growth if row["grows"] == kind]
         least, most = rows[0], rows[-1]
         if (more := most["to"] - least["to"]) > 0:
-            leader, supervisor, start = (
-                (most[name] - least[name]) / more for name in (LEADER, SUPERVISOR, START)
-            )
-            yield (
-                f"- {kind}, each: {leader * 1e6:,.0f} bytes in the leader,"
-                f" {supervisor * 1e6:,.0f} in the supervisor, {start * 1e6:,.1f} µs to start"
-            )
+            memory, start = ((most[name] - least[name]) / more for name in (ALL, START))
+            yield f"- {kind}, each: {memory * 1e6:,.0f} bytes, {start * 1e6:,.1f} µs to start"
 
 
 def _estimate(found: Estimate) -> str:
