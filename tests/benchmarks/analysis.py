@@ -36,9 +36,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         scenario: MLPerf's name; ``Server`` holds queries per second at the bound.
         contestant: Who.
         figures: Medians over rounds: ``p50_ns``, ``sps``, ``cpu_ns``, ``memory_bytes``, ...
-        ratios: Against the bare loops: SingleStream latency against the loop's; MultiStream
-            against the ideal share of eight inferences per core; Offline and Server
-            samples per second against all loops together.
+        ratios: Against the bare loops: SingleStream latency and rate against the loop's;
+            MultiStream against the ideal share of eight inferences per core; Offline and
+            Server samples per second against all loops together.
         added_p90_ns: SingleStream: what is added to the bare loop's 90th percentile.
     """
 
@@ -81,15 +81,15 @@ def _line(rows: Sequence[Row], bare: Sequence[Row], facts: Facts) -> Line:
     figures |= _costs(rows)
     ratios = {"cpu": _ratio(rows, bare, attrgetter("cpu_ns"))}
     added = None
-    if first.scenario == "Offline":
+    if first.scenario != "MultiStream":
         ratios["sps"] = _ratio(rows, bare, attrgetter("figures.sps"))
-    elif first.scenario == "MultiStream":
+    if first.scenario == "MultiStream":
         share = SAMPLES_PER_QUERY / facts.cores
         ideal_ns = [share * loop.figures.p50_ns for loop in bare]
         for name in LATENCIES:
             found_ns = [float(getattr(row.figures, name)) for row in rows]
             ratios[name] = estimate([a / b for a, b in zip(found_ns, ideal_ns, strict=True)])
-    else:
+    elif first.scenario == "SingleStream":
         for name in LATENCIES:
             if figures[name]:
                 ratios[name] = _ratio(rows, bare, attrgetter(f"figures.{name}"))

@@ -96,7 +96,10 @@ def _single(target: str, facts: Facts, own: Lines) -> Iterator[Goal]:
     yield msgspec.structs.replace(goal, met=goal.met or added.value <= ADDED_NS)
     if app := own.get(("SingleStream", APP)):
         ratio = _over(mine, app, "p50_ns")
-        yield _most(target, "SingleStream p50 / benchmark_app, latency hint", ratio, 1.0)
+        note = "its clock is inside the C++ call, which ours contains"
+        yield _most(target, "SingleStream p50 / benchmark_app, latency hint", ratio, 1.0, note)
+        text = "SingleStream samples/s / benchmark_app, latency hint"
+        yield _least(target, text, _over(mine, app, "sps"), 1.0)
     if facts.bare_ns < _QUICK_NS:
         ratio = _over(mine, own["SingleStream", "reference"], "p90_ns")
         yield _most(target, "SingleStream p90 / reference style", ratio, 1.0)

@@ -64,7 +64,7 @@ def _row(line: Line) -> str:
     latencies = ("p50_ns", "p90_ns", "p99_ns")
     timed = line.scenario in ("SingleStream", "MultiStream")
     cells = [_us(figures.get(name, 0.0)) if timed else "" for name in latencies]
-    rate = "" if timed else f"{figures['sps']:,.0f}"
+    rate = f"{figures['sps']:,.0f}"
     ratios = ", ".join(
         f"{name.removesuffix('_ns')} {_estimate(ratio)}"
         for name, ratio in line.ratios.items()
