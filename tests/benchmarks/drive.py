@@ -1,10 +1,12 @@
 """LoadGen, driven the same way for every contestant; figures are from its own log."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import mlperf_loadgen as lg
 from benchmarks.protocol import Command, Figures
 
+from edgeperf.agent.run.jobs import Prepared
 from edgeperf.agent.run.loadgen_log import DetailLog
 
 #: Seeds of MLPerf Inference v6.1, so that all contestants get the same queries.
@@ -35,7 +37,34 @@ def settings_for(command: Command) -> lg.TestSettings:
     return settings
 
 
-def log_settings(folder: str) -> lg.LogSettings:
+def measure(
+    command: Command, prepared: Prepared, issue: Callable[[Sequence[lg.QuerySample]], None]
+) -> Figures:
+    """Let LoadGen measure a harness that answers whenever it likes.
+
+    Args:
+        command: The measurement.
+        prepared: How many samples there are.
+        issue: Called by LoadGen with the samples of a query.
+    """
+    sut = lg.ConstructSUT(issue, _nothing)
+    qsl = lg.ConstructQSL(prepared.library_size, prepared.slots, _ignore, _ignore)
+    log = _log_settings(command.folder)
+    lg.StartTestWithLogSettings(sut, qsl, settings_for(command), log, "no-audit.config")
+    lg.DestroyQSL(qsl)
+    lg.DestroySUT(sut)
+    return figures(command)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(indices: Sequence[int]) -> None:
+    del indices
+
+
+def _log_settings(folder: str) -> lg.LogSettings:
     """Return where LoadGen writes, without its trace."""
     output = lg.LogOutputSettings()
     output.outdir = folder
@@ -53,18 +82,18 @@ def figures(command: Command) -> Figures:
     def number(key: str) -> float:
         return log.number(key) or 0.0
 
-    samples = int(number("result_query_count"))
-    middle, mean = "", number("result_mean_latency_ns")
-    if command.do == "MultiStream":  # the plain keys are per sample there
-        middle, mean = "_per_query", number("result_mean_query_latency_ns")
+    samples, middle = int(number("result_query_count")), ""
+    if command.do == "SingleStream":
+        sps = number("result_qps_with_loadgen_overhead")
+    elif command.do == "MultiStream":
+        middle = "_per_query"  # the plain keys are per sample there
+        mean_ns = number("result_mean_query_latency_ns")
         samples *= SAMPLES_PER_QUERY
-    sps = 1e9 / mean if mean else 0.0
-    if command.do == "MultiStream":
-        sps *= SAMPLES_PER_QUERY
+        sps = SAMPLES_PER_QUERY * 1e9 / mean_ns if mean_ns else 0.0
     elif command.do == "Offline":
         samples = int(number("generated_samples_per_query"))
         sps = number("result_samples_per_second")
-    elif command.do == "Server":
+    else:
         sps = number("result_completed_samples_per_sec")
     return Figures(
         p50_ns=number(f"result_50.00_percentile{middle}_latency_ns"),

@@ -19,7 +19,7 @@ from typing import Any, cast
 import mlperf_loadgen as lg
 import numpy as np
 from benchmarks.bare import open_inputs
-from benchmarks.drive import figures, log_settings, settings_for
+from benchmarks.drive import measure
 from benchmarks.protocol import Command, Figures
 from numpy.typing import NDArray
 
@@ -60,14 +60,7 @@ class Naive:
 
     def do(self, command: Command) -> Figures:
         """Measure once."""
-        prepared = self._prepared
-        sut = lg.ConstructSUT(self._issue, _nothing)
-        qsl = lg.ConstructQSL(prepared.library_size, prepared.slots, _ignore, _ignore)
-        log = log_settings(command.folder)
-        lg.StartTestWithLogSettings(sut, qsl, settings_for(command), log, "no-audit.config")
-        lg.DestroyQSL(qsl)
-        lg.DestroySUT(sut)
-        return figures(command)
+        return measure(command, self._prepared, self._issue)
 
 
 class Queued:
@@ -191,11 +184,3 @@ def _by_value(job: WorkerJob) -> Infer:
 
 def _complete(number: int) -> None:
     lg.QuerySamplesComplete([lg.QuerySampleResponse(number, 0, 0)])
-
-
-def _nothing() -> None:
-    pass
-
-
-def _ignore(indices: Sequence[int]) -> None:
-    del indices

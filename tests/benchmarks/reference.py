@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import mlperf_loadgen as lg
 from benchmarks.bare import open_inputs
-from benchmarks.drive import figures, log_settings, settings_for
+from benchmarks.drive import measure
 from benchmarks.protocol import Command, Figures
 
 from edgeperf.agent.run.jobs import WorkerJob
@@ -52,19 +52,4 @@ class Reference:
 
     def do(self, command: Command) -> Figures:
         """Measure once."""
-        prepared = self._prepared
-        sut = lg.ConstructSUT(self._issue, _nothing)
-        qsl = lg.ConstructQSL(prepared.library_size, prepared.slots, _ignore, _ignore)
-        log = log_settings(command.folder)
-        lg.StartTestWithLogSettings(sut, qsl, settings_for(command), log, "no-audit.config")
-        lg.DestroyQSL(qsl)
-        lg.DestroySUT(sut)
-        return figures(command)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _ignore(indices: Sequence[int]) -> None:
-    del indices
+        return measure(command, self._prepared, self._issue)
