@@ -161,7 +161,7 @@ def test_what_a_refusal_says_that_fits_does_fit(
     free, asked = int(free_gb * GB), plan(scenario, min_query_count=least)
     found = Calibration(latency_ns=latency_ns, throughput_sps=1e9 / latency_ns)
     try:
-        hints_for(asked, found, 1, available_bytes=free)
+        hints_for(asked, found, available_bytes=free)
     except InputError as error:
         words = str(error).split()
     else:
