@@ -173,7 +173,7 @@ def test_what_a_refusal_says_that_fits_does_fit(
         changes["min_query_count"] = int(words[words.index("--min-queries") + 1])
     assert changes
     faster = Calibration(latency_ns=latency_ns / 1.02, throughput_sps=1.02e9 / latency_ns)
-    hints_for(msgspec.structs.replace(asked, **changes), faster, 1, available_bytes=free)
+    hints_for(msgspec.structs.replace(asked, **changes), faster, available_bytes=free)
 
 
 def test_offline_is_told_more_than_was_found() -> None:
