@@ -6,6 +6,7 @@ from typing import Any
 
 from edgeperf.agent.result import (
     Accuracy,
+    Data,
     Headline,
     Model,
     Percentiles,
@@ -39,6 +40,7 @@ def made(  # noqa: PLR0913 - each is one thing that a decision looks at
     boundary: str = "dc-input",
     task: str | None = "digits",
     samples: int = 360,
+    digest: str | None = None,
     **spec: Any,
 ) -> Result:
     """Return a result whose p99 is *p99_ms* and whose other latencies follow from it."""
@@ -74,6 +76,7 @@ def made(  # noqa: PLR0913 - each is one thing that a decision looks at
             outputs=(),
         ),
         task=task,
+        data=None if digest is None else Data(sha256=digest, size_bytes=1, samples=samples),
         sut=Sut(
             backend=backend,
             runtime=backend,

@@ -136,22 +136,24 @@ def test_accuracy_that_was_not_measured_fails(tmp_path: Path) -> None:
     assert "no dataset" in judged(decision)[1].lines[0].reading.why_not
 
 
+#: Part of an arena, and what two runs differ in.
 DIFFERENT = [
-    ("scenario", {"scenario": "Offline"}),
-    ("length", {"preset": "smoke"}),
-    ("length", {"min_duration_ms": 700_000}),
-    ("samples", {"samples": 100}),
-    ("samples", {"data": "/data/mine.npz"}),
-    ("task", {"task": "kws"}),
+    ("scenario", {}, {"scenario": "Offline"}),
+    ("length", {}, {"preset": "smoke"}),
+    ("length", {}, {"min_duration_ms": 700_000}),
+    ("samples", {}, {"samples": 100}),
+    ("samples", {}, {"data": "/data/mine.npz"}),
+    ("samples", {"digest": "a" * 64}, {"digest": "b" * 64}),
+    ("task", {}, {"task": "kws"}),
 ]
 
 
-@pytest.mark.parametrize(("part", "change"), DIFFERENT)
+@pytest.mark.parametrize(("part", "one", "other"), DIFFERENT)
 def test_what_was_asked_differently_does_not_compare(
-    product: "Product", part: str, change: dict[str, Any]
+    product: "Product", part: str, one: dict[str, Any], other: dict[str, Any]
 ) -> None:
     """Another scenario, length, task or other samples: groups of their own, and the reason."""
-    kept(product.output, made(backend="a"), made(backend="b", **change))
+    kept(product.output, made(backend="a", **one), made(backend="b", **other))
     done = product.call("decide")
     assert f"2 groups that do not compare: they differ in {part}" in done.stdout
     assert done.stdout.count("best first by") == 2
@@ -159,6 +161,16 @@ def test_what_was_asked_differently_does_not_compare(
     together = product.call("decide", *options)
     assert together.stdout.count("best first by") == 1
     assert f"compared across {part}, at your word: " in together.stdout
+
+
+def test_same_digest_is_the_same_samples(tmp_path: Path) -> None:
+    """Boards keep a file under names of their own; one without an accuracy test belongs too."""
+    results = [
+        made(backend="a", digest="a" * 64, data="/home/pi/mine.npz"),
+        made(backend="b", digest="a" * 64, data="/srv/copy.npz"),
+        made(backend="c", digest="a" * 64, data="/srv/other.npz", metrics={}),
+    ]
+    assert len(only(decided(tmp_path, results, "p99<20ms")).candidates) == 3
 
 
 def test_settings_tell_configurations_apart(tmp_path: Path) -> None:

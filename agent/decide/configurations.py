@@ -7,7 +7,7 @@ board and settings; runs that differ in none of these are repeats.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -111,7 +111,7 @@ def _settings(result: Result) -> dict[str, str]:
     spec, sut = result.spec, result.sut
     found = {
         "scenario": str(spec.get("scenario")),
-        "parts": ", ".join(part.sha256 for part in result.model.parts),
+        "parts": ", ".join(part.sha256 for part in (*result.model.parts, *result.model.companions)),
         "processor": str(result.board.get("cpu_model") or ""),
         "power mode": str(result.board.get("power_mode") or ""),
         **{name: _word(spec.get(name)) for name in _SETTINGS},
@@ -160,21 +160,36 @@ def _scenario(result: Result) -> str:
 def _samples_of(runs: Sequence[Run]) -> dict[str, str]:
     """Return on which samples each run's answers were judged, in words, by its id.
 
-    A run without an accuracy test says nothing about samples. Where all others of its task
-    used the same, it is taken to belong to them.
+    The same digest is the same samples, whatever the file was called. A run that tells
+    neither digest nor count is taken to belong to the others of its task, where these all
+    had the same.
     """
-    told = {run.result.id: _told(run.result) for run in runs}
+    results = [run.result for run in runs]
+    by_digest: dict[str, str] = {}
+    for result in sorted(results, key=lambda result: not result.accuracy.measured):
+        words, digest = _told(result), _digest(result)
+        if words is not None and digest is not None:
+            by_digest.setdefault(digest, words)
+    alike = Counter(by_digest.values())
+    for digest, words in by_digest.items():
+        if alike[words] > 1:
+            by_digest[digest] = f"{words}, sha256 {digest[:8]}"
+    told = {result.id: by_digest.get(_digest(result) or "") or _told(result) for result in results}
     by_task: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for run in runs:
-        words = told[run.result.id]
+    for result in results:
+        words = told[result.id]
         if words is not None:
-            by_task[_source(run.result)].add(words)
+            by_task[_source(result)].add(words)
     found = {}
-    for run in runs:
-        others = by_task[_source(run.result)]
+    for result in results:
+        others = by_task[_source(result)]
         only = next(iter(others)) if len(others) == 1 else "samples not told"
-        found[run.result.id] = told[run.result.id] or only
+        found[result.id] = told[result.id] or only
     return found
+
+
+def _digest(result: Result) -> str | None:
+    return None if result.data is None else result.data.sha256
 
 
 def _source(result: Result) -> tuple[str, str]:
@@ -182,12 +197,14 @@ def _source(result: Result) -> tuple[str, str]:
 
 
 def _told(result: Result) -> str | None:
-    accuracy = result.accuracy
-    if not accuracy.measured or not accuracy.samples:
+    count = result.accuracy.samples if result.accuracy.measured else 0
+    if not count and _digest(result) is not None and result.data is not None:
+        count = result.data.samples
+    if not count:
         return None
     own = _source(result)[1]
-    text = f"{accuracy.samples} samples of {own}" if own else f"{accuracy.samples} samples"
-    counts = [score.samples for score in accuracy.classes]
+    text = f"{count} samples of {own}" if own else f"{count} samples"
+    counts = [score.samples for score in result.accuracy.classes]
     if 0 < len(counts) <= 3:  # noqa: PLR2004 - a line's worth
         return f"{text} ({' + '.join(map(str, counts))})"
     return text if not counts else f"{text} in {sum(map(bool, counts))} classes"

@@ -170,7 +170,8 @@ def _temperature(result: Result) -> Read:
 
 
 def _model_size(result: Result) -> Read:
-    parts = sum(part.size_bytes for part in result.model.parts)
+    model = result.model
+    parts = sum(part.size_bytes for part in (*model.parts, *model.companions))
     return Figure(value=float(result.model.size_bytes + parts))
 
 
