@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -386,6 +387,20 @@ def test_nothing_to_choose_from(product: "Product") -> None:
     assert done.stderr == "edgeperf: result edgeperf-results: no such file or directory\n"
     product.output.mkdir()
     assert "no result.json in it or below" in product.call("decide").stderr
+
+
+def test_pack_is_unpacked_first(product: "Product") -> None:
+    """The archive itself is refused with what to do; its folder is one to search."""
+    kept(product.output, made())
+    (directory,) = product.output.iterdir()
+    pack = product.call("pack", str(directory), "-o", "evidence.tar.gz")
+    assert pack.code == 0, pack.stderr
+    refused = product.call("decide", "evidence.tar.gz", "p99<20ms")
+    assert refused.code == 2
+    assert "unpack it" in refused.stderr
+    with tarfile.open(product.folder / "evidence.tar.gz") as archive:
+        archive.extractall(product.folder / "unpacked", filter="data")
+    assert product.call("decide", "unpacked", "p99<20ms").code == 0
 
 
 def test_reports(product: "Product") -> None:

@@ -15,6 +15,7 @@ from edgeperf.agent.decide.errors import DecideError
 from edgeperf.agent.result import Result, ResultError, result_from_json
 
 NAME = "result.json"
+_GZIP = b"\x1f\x8b"
 _PATTERN = frozenset("*?[")
 
 
@@ -121,6 +122,8 @@ def _of_file(path: Path) -> Iterator[Run | Unread]:
         raise DecideError(f"result {path}: {error.strerror}") from error
     if not raw.strip():
         raise DecideError(f"result {path}: is empty")
+    if raw.startswith(_GZIP):
+        raise DecideError(f"result {path}: is an archive; unpack it, and name the folder")
     for number, (document, text) in enumerate(_documents(raw, path), start=1):
         where = str(path) if number == 1 else f"{path}, document {number}"
         if isinstance(document, dict) and "format_version" in document:
