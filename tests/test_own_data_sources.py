@@ -232,6 +232,23 @@ def test_images_in_an_npz(tmp_path: Path) -> None:
         open_own(tmp_path / "a.npz", task)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path,label\n{},cat\n",
+        "\ufeffPath;Label\r\n{};cat\r\n",
+        " FILE \tClass\n{}\tcat\n",
+        "label,path\ncat,{}\n",
+        'note,path,label\n"a; b; c",{},cat\n',
+    ],
+)
+def test_tables_as_spreadsheets_write_them(folders: Path, tmp_path: Path, text: str) -> None:
+    """Commas, semicolons or tabs, a mark before the first name, and any case of names."""
+    (folders / "a.csv").write_text(text.format("cat/0.png"), encoding="utf-8")
+    library = open_own(folders / "a.csv", 'classes = ["cat", "dog"]', tmp_path=tmp_path)
+    assert truth(library) == [0]
+
+
 def _missing(data: Path) -> Path:
     (data / "a.csv").write_text("path,label\ncat/0.png,cat\ncat/9.png,cat\ncat/8.png,dog\n")
     return data / "a.csv"

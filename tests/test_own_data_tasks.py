@@ -283,6 +283,31 @@ LOOKS = [
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('gate = "recal"', "gate = recal: no metric of such answers; there are top1, .*recall@"),
+        ('gate = "mAP"', "gate = mAP: no metric of such answers"),
+        ('gate = "recall@precision=0.90"', "write recall@precision=0.9"),
+        ('gate = "precision@recall=1.5"', "expected a number above 0, up to 1"),
+        ('gate = "cost"', r"\[metric\] costs: say what a miss"),
+    ],
+)
+def test_a_gate_that_cannot_be_is_refused_at_once(text: str, said: str) -> None:
+    """Not after an accuracy test of minutes."""
+    with pytest.raises(DatasetError, match=said):
+        parse_task(f"[metric]\n{text}\n".encode(), "x.toml")
+
+
+def test_the_point_of_a_gate_need_not_be_said_twice() -> None:
+    """A recall at a precision that decides is measured without being listed."""
+    task = parse_task(b'[metric]\ngate = "recall@precision=0.95[dog]"\n', "x.toml")
+    assert task.precisions == (0.9, 0.95)
+    assert task.recalls == (0.9,)
+    task = parse_task(b'[metric]\ngate = "precision@recall=0.9"\nrecalls = [0.9]\n', "x.toml")
+    assert (task.precisions, task.recalls) == ((0.9,), (0.9,))
+
+
+@pytest.mark.parametrize(
     ("size", "output", "profile"),
     [
         (416, (1, 3549, 85), "coco-yolox"),

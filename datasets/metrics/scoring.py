@@ -81,7 +81,9 @@ def score_classes(
     hit = _among_best(scores, labels) if len(names) >= _FEWEST_FOR_TOP5 else None
     confidence = scores.max(axis=1) if are_probabilities(scores) else None
     ranked = _ranked(scores, labels, question.positive)
-    suffix = f"[{names[question.positive]}]" if question.positive and len(names) > 2 else ""  # noqa: PLR2004 - two classes need no name
+    suffix = "" if question.positive is None else f"[{names[question.positive]}]"
+    if len(names) == 2:  # noqa: PLR2004 - two classes need no name
+        suffix = ""
 
     def measure(weights: Weights) -> dict[str, float]:
         values = {"top1": _mean(right, weights), **decided.measure(weights)}

@@ -127,8 +127,8 @@ class OwnClassification(OneNumber):
             gate=self._task.gate,
             positive=self._positive,
             threshold=output.threshold,
-            precisions=metric.precisions,
-            recalls=metric.recalls,
+            precisions=self._task.precisions,
+            recalls=self._task.recalls,
             costs=metric.costs,
         )
         question = self._extra.added_to(question)

@@ -39,10 +39,13 @@ def read_csv(path: Path) -> tuple[Row, ...]:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            table = csv.DictReader(stream)
-            columns = tuple(table.fieldnames or ())
+            header = stream.readline()
+            between = max(",;\t", key=header.count)
+            names = [name.strip().lower() for name in next(csv.reader([header], delimiter=between))]
+            table = csv.DictReader(stream, names, delimiter=between)
+            columns = tuple(filter(None, names))
             _require(path, columns)
-            return tuple(_row(path, table.line_num, row) for row in table)
+            return tuple(_row(path, table.line_num + 1, row) for row in table)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DatasetError(f"{path}: cannot be read as CSV: {error}") from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from edgeperf.datasets.base import DatasetError
-from edgeperf.datasets.metrics.names import falls
+from edgeperf.datasets.metrics.names import bare, falls, gate_problem, operating_point
 from edgeperf.datasets.own.recipes import (
     DETECTORS,
     Above0,
@@ -61,6 +61,23 @@ class TaskFile(
             return "mAP"
         return _GATES.get(self.output.read, "top1")
 
+    @property
+    def precisions(self) -> tuple[float, ...]:
+        """Precisions at which recall is wanted, the gate's among them."""
+        return _with_gate(self.metric.precisions, self.gate, "recall@precision")
+
+    @property
+    def recalls(self) -> tuple[float, ...]:
+        """Recalls at which precision is wanted, the gate's among them."""
+        return _with_gate(self.metric.recalls, self.gate, "precision@recall")
+
+
+def _with_gate(wanted: tuple[float, ...], gate: str, kind: str) -> tuple[float, ...]:
+    point = operating_point(gate)
+    if point is None or point[0] != kind or point[1] in wanted:
+        return wanted
+    return (*wanted, point[1])
+
 
 def read_task(path: Path) -> TaskFile:
     """Read a task file.
@@ -93,9 +110,8 @@ def parse_task(raw: bytes, where: str) -> TaskFile:
     return task
 
 
-def _problems(task: TaskFile) -> Iterator[str]:
-    """Yield what fits the schema and makes no sense."""
-    recipe, metric = task.input, task.metric
+def _metric_problems(task: TaskFile) -> Iterator[str]:
+    metric = task.metric
     bounds = [
         name for name in ("at_least", "at_most", "share") if getattr(metric, name) is not None
     ]
@@ -104,6 +120,16 @@ def _problems(task: TaskFile) -> Iterator[str]:
     elif bounds and bounds[0] != "share" and (bounds[0] == "at_most") != falls(task.gate):
         other = {"at_least": "at_most", "at_most": "at_least"}[bounds[0]]
         yield f"[metric] {bounds[0]}: {task.gate} is better the other way; give {other}"
+    if (problem := gate_problem(task.gate, task.output.read)) is not None:
+        yield f"[metric] gate = {problem}"
+    if bare(task.gate) in ("cost", "least_cost") and metric.costs is None:
+        yield "[metric] costs: say what a miss and a false alarm cost, {miss = 10, false_alarm = 1}"
+
+
+def _problems(task: TaskFile) -> Iterator[str]:
+    """Yield what fits the schema and makes no sense."""
+    yield from _metric_problems(task)
+    recipe = task.input
     if len(set(task.classes)) != len(task.classes):
         yield "classes: the same name twice"
     for name in ("mean", "std"):
