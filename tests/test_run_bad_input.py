@@ -114,7 +114,6 @@ def own_model(product: "Product", digits_file: Callable[[str], Path]) -> "Produc
         (("digits", "--inputs", "inputs.npz"), "--data"),
         (("digits", "--meter", "crystal-ball:/dev/null"), "meter"),
         (("digits", "--workers", "2"), "SingleStream"),
-        (("digits", "--spec", "spec.json"), "leave out"),
         (("--spec", "missing.json"), "No such file"),
         (("--spec", "."), "directory"),
         (("digits", "--events", "987"), "--events 987"),
@@ -556,6 +555,14 @@ def test_file_that_may_not_be_read(
 
 
 # --- specs and events ----------------------------------------------------------------
+
+
+def test_plain_spec_holds_everything(product: "Product") -> None:
+    """What stands in the file is not said a second time; a frozen one may be told places."""
+    (product.folder / "spec.json").write_text('{"model": "digits"}')
+    assert "leave out model, threads" in refused(
+        product, "digits", "--threads", "2", "--spec", "spec.json"
+    )
 
 
 @pytest.mark.parametrize(
