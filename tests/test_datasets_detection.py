@@ -18,7 +18,12 @@ from edgeperf.datasets.base import DatasetError, SampleLibrary
 from edgeperf.datasets.detection.boxes import as_corners, keep_strongest
 from edgeperf.datasets.detection.heads import make_head
 from edgeperf.datasets.detection.library import Detection
-from edgeperf.datasets.metrics.detection import Truth, _Matches, mean_average_precision
+from edgeperf.datasets.metrics.detection import (
+    STATS,
+    Truth,
+    _Matches,
+    mean_average_precision,
+)
 from edgeperf.datasets.own.recipes import OutputRecipe
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
@@ -374,7 +379,7 @@ def test_average_precision_is_pycocotools(
     (folder / "truth.json").write_text(json.dumps(file))
     (folder / "found.json").write_text(json.dumps(given))
     evaluation = evaluate(folder)
-    stats = dict(zip(("mAP", "AP50", "AP75"), evaluation.stats, strict=False))
+    stats = dict(zip(STATS, evaluation.stats, strict=False))
     expected = {name: value for name, value in stats.items() if value >= 0}
     assert {name: metrics[name] for name in expected} == expected
     again = _Matches(evaluation).measure(np.ones(3, np.int64))

@@ -113,6 +113,10 @@ class Preparing(msgspec.Struct, frozen=True, kw_only=True, tag="preparing"):
     total: int
 
 
+class Scoring(msgspec.Struct, frozen=True, tag="scoring"):
+    """The last answer is there; what they are worth may take minutes to find out."""
+
+
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What LoadGen is told, apart from what calibration finds.
 
@@ -267,7 +271,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     exit_code: int
 
 
-Message = Prepared | Preparing | Examined | Ready | Calibrated | Done | Failure
+Message = Prepared | Preparing | Examined | Ready | Calibrated | Scoring | Done | Failure
 
 _decode_message = msgspec.json.Decoder(Message)
 _decode_job = msgspec.json.Decoder(Job)

@@ -14,7 +14,7 @@ from edgeperf.agent.run.calibrate import calibrate, chunk_size, hints_for, susta
 from edgeperf.agent.run.calibration import Calibration
 from edgeperf.agent.run.child import fail
 from edgeperf.agent.run.harness import empty_ns
-from edgeperf.agent.run.jobs import Calibrated, Done, LoadPlan, WorkerJob
+from edgeperf.agent.run.jobs import Calibrated, Done, LoadPlan, Scoring, WorkerJob
 from edgeperf.agent.run.priority import Priority
 from edgeperf.agent.run.service import SMALL_SHARE, InlineService, Service
 from edgeperf.agent.run.shared import COMPLETING, PROGRESS, Shared
@@ -70,6 +70,8 @@ class Leader:
         channel.say(_calibrated(plan.scenario, found, hints.target_qps, settings))
         test(plan, settings)
         self._team.stop()
+        if plan.accuracy:
+            channel.say(Scoring())
         done = _done(plan.scenario, self._shared, plan.samples_per_query, self._samples)
         channel.say(msgspec.structs.replace(done, handover_ns=self._handover_ns))
 

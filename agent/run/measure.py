@@ -27,6 +27,7 @@ from edgeperf.agent.run.jobs import (
     Message,
     Prepared,
     Ready,
+    Scoring,
     WorkerJob,
 )
 from edgeperf.agent.run.memory import map_fields
@@ -34,7 +35,7 @@ from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import LOAD_S
 from edgeperf.agent.run.process import Child, ChildDiedError, Children, Deadline, child_environment
 from edgeperf.agent.run.shared import PROGRESS, SERVED, Answers, control_fields, latency_fields
-from edgeperf.agent.run.watchdog import HungError, StartError, Watchdog
+from edgeperf.agent.run.watchdog import SCORE_S, HungError, StartError, Watchdog
 from edgeperf.agent.run.wiring import Wiring, wired
 from edgeperf.backends.base import RuntimeInfo
 
@@ -118,6 +119,7 @@ class _Test:
         self._ready: dict[Child, Ready] = {}
         self._peak_rss: dict[Child, int] = {}
         self._ended: set[Child] = set()
+        self._watchdog = Watchdog(plan.spec.stall_s)
         self._sampler: Sampler | None = None
 
     def start(self, children: Children) -> None:
@@ -182,7 +184,7 @@ class _Test:
         self._left.problem = Reason(code=code, severity=Severity.INVALID, text=text)
 
     def _watch(self, children: Children, progressed: Progressed) -> None:
-        watchdog = Watchdog(self._plan.spec.stall_s)
+        self._watchdog = Watchdog(self._plan.spec.stall_s)  # loading took its own time
         next_sample = 0.0
         while len(self._ended) < len(self._roles):
             for child, message in children.messages(_POLL_S):
@@ -190,7 +192,7 @@ class _Test:
                 if self._left.problem is not None:
                     return
             served = self._words[SERVED : SERVED + len(self._roles)].tolist()
-            watchdog.look(int(self._words[PROGRESS]), self._left.calibrated, served)
+            self._watchdog.look(int(self._words[PROGRESS]), self._left.calibrated, served)
             if self._sampler is not None and time.monotonic() >= next_sample:
                 next_sample = time.monotonic() + _SAMPLE_S
                 self._sampler.sample()
@@ -209,6 +211,8 @@ class _Test:
             used = {core for job in self._roles.values() for core in job.cores}
             self._sampler = Sampler(cores=used, pids=[os.getpid(), *children.pids])
             self._began = time.monotonic()
+        elif isinstance(message, Scoring):
+            self._watchdog = Watchdog(SCORE_S)
         elif isinstance(message, Done):
             if child.pid == children.pids[0]:
                 self._left.done = message

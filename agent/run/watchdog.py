@@ -9,6 +9,8 @@ from edgeperf.agent.run.preparation import LOAD_S
 
 #: However slow a model is, so many of its inferences without an answer are a hang.
 _INFERENCES = 20
+#: How long answers may be scored, when nothing is answered any more.
+SCORE_S = 3600.0
 
 
 class StartError(EdgeperfError):

@@ -31,8 +31,12 @@ STATS = {
     "AR100": 8,
 }
 RESAMPLES = 200
+#: Detections in all draws together, about: many detections have fewer draws.
+_MOST_DRAWN, _FEWEST_DRAWS = 10_000_000, 40
 #: Where of the ten overlaps from 0.5 on 0.5 and 0.75 are.
 _AT_50, _AT_75 = 0, 5
+#: pycocotools' sizes of boxes, in its order; the first is all of them.
+_SIZES = ("", "AP_small", "AP_medium", "AP_large")
 
 
 def require_pycocotools(task: str) -> None:
@@ -59,7 +63,7 @@ class Truth(msgspec.Struct, frozen=True):
 def mean_average_precision(
     truth: Truth, detections: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, float], dict[str, Interval]]:
-    """Return COCO's metrics of *detections*, and intervals of those over all areas.
+    """Return COCO's metrics of *detections*, and their intervals.
 
     Args:
         truth: What is right.
@@ -93,7 +97,8 @@ def mean_average_precision(
         if evaluation.stats[place] >= 0  # -1: no such box in the truth
     }
     matches = _Matches(evaluation)
-    _, intervals = with_intervals(matches.measure, len(truth.images), resamples=RESAMPLES)
+    draws = max(_FEWEST_DRAWS, min(RESAMPLES, _MOST_DRAWN // max(1, len(detections))))
+    _, intervals = with_intervals(matches.measure, len(truth.images), resamples=draws)
     return metrics, intervals
 
 
@@ -102,28 +107,36 @@ class _Matches:
 
     def __init__(self, evaluation: Any) -> None:
         self._recalls = evaluation.params.recThrs
-        images = len(evaluation.params.imgIds)
-        areas = len(evaluation.params.areaRng)
-        self._categories = [
-            category
-            for place in range(len(evaluation.params.catIds))
-            if (category := _category(evaluation, place * areas * images, images)) is not None
+        self._most = evaluation.params.maxDets
+        images, sizes = len(evaluation.params.imgIds), len(evaluation.params.areaRng)
+        self._of_size = [
+            [
+                category
+                for place in range(len(evaluation.params.catIds))
+                if (category := _category(evaluation, (place * sizes + size) * images, images))
+                is not None
+            ]
+            for size in range(sizes)
         ]
 
     def measure(self, weights: Weights) -> dict[str, float]:
-        """Return the average precisions when images count *weights* times."""
-        precisions = np.array(list(self._precisions(weights)))
-        if not len(precisions):
-            return {}
-        return {
-            "mAP": float(precisions.mean()),
-            "AP50": float(precisions[:, _AT_50].mean()),
-            "AP75": float(precisions[:, _AT_75].mean()),
-        }
+        """Return the metrics when images count *weights* times; those that do not exist are out."""
+        values = {}
+        for name, categories in zip(_SIZES, self._of_size, strict=True):
+            precisions = np.array(list(self._precisions(categories, weights)))
+            if len(precisions) and name:
+                values[name] = float(precisions.mean())
+            elif len(precisions):
+                values["mAP"] = float(precisions.mean())
+                values["AP50"] = float(precisions[:, _AT_50].mean())
+                values["AP75"] = float(precisions[:, _AT_75].mean())
+        return values | self._recall(weights)
 
-    def _precisions(self, weights: Weights) -> Iterator[NDArray[np.float64]]:
+    def _precisions(
+        self, categories: Sequence["_Category"], weights: Weights
+    ) -> Iterator[NDArray[np.float64]]:
         """Yield the average precision at each overlap, for each category that has boxes."""
-        for category in self._categories:
+        for category in categories:
             boxes = float(category.boxes @ weights)
             if boxes:
                 counted = weights[category.image]
@@ -136,14 +149,36 @@ class _Matches:
                     ]
                 )
 
+    def _recall(self, weights: Weights) -> dict[str, float]:
+        """Return the share of boxes found among the best few detections of each image."""
+        found = [
+            (category.hits @ weights).mean(axis=1) / boxes
+            for category in self._of_size[0]
+            if (boxes := float(category.boxes @ weights))
+        ]
+        if not found:
+            return {}
+        means = np.mean(found, axis=0)
+        return {f"AR{most}": float(means[place]) for place, most in enumerate(self._most)}
+
 
 class _Category(msgspec.Struct, frozen=True):
-    """Detections of one category, best first, and how many boxes each image has."""
+    """Detections of one category, best first, and the boxes of each image.
+
+    Attributes:
+        image: Of each detection.
+        right: Whether it covers a box, for each overlap.
+        wrong: Whether it covers none.
+        boxes: How many each image has.
+        hits: How many of those its best few detections cover, shape (numbers of detections,
+            overlaps, images).
+    """
 
     image: NDArray[np.intp]
     right: NDArray[np.bool_]
     wrong: NDArray[np.bool_]
     boxes: NDArray[np.int64]
+    hits: NDArray[np.int64]
 
 
 def _category(evaluation: Any, start: int, images: int) -> _Category | None:
@@ -154,8 +189,13 @@ def _category(evaluation: Any, start: int, images: int) -> _Category | None:
         if entry is not None
     ]
     boxes = np.zeros(images, np.int64)
+    most, overlaps = evaluation.params.maxDets, len(evaluation.params.iouThrs)
+    hits = np.zeros((len(most), overlaps, images), np.int64)
     for image, entry in found:
         boxes[image] = int((~np.asarray(entry["gtIgnore"], bool)).sum())
+        right = (entry["dtMatches"] > 0) & ~np.asarray(entry["dtIgnore"], bool)
+        for place, count in enumerate(most):
+            hits[place, :, image] = right[:, :count].sum(axis=1)
     if not boxes.any():
         return None
     scores = np.concatenate([np.asarray(entry["dtScores"], float) for _, entry in found])
@@ -165,7 +205,7 @@ def _category(evaluation: Any, start: int, images: int) -> _Category | None:
     order = np.argsort(-scores, kind="mergesort")
     matched, ignored = matched[:, order], ignored[:, order]
     return _Category(
-        image_of[order].astype(np.intp), matched & ~ignored, ~matched & ~ignored, boxes
+        image_of[order].astype(np.intp), matched & ~ignored, ~matched & ~ignored, boxes, hits
     )
 
 

@@ -31,7 +31,7 @@ def require_package(task: str, package: str, why: str) -> None:
 def bleu(
     texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[dict[str, float], dict[str, Interval]]:
-    """Return BLEU and chrF, 0 to 100, with BLEU's interval.
+    """Return BLEU and chrF, 0 to 100, with their intervals.
 
     Args:
         texts: One for each sample.
@@ -48,10 +48,14 @@ def bleu(
         for place in range(most)
     ]
     score = metrics.BLEU().corpus_score(texts, streams, n_bootstrap=RESAMPLES)
-    chrf = metrics.CHRF().corpus_score(texts, streams)
+    chrf = metrics.CHRF().corpus_score(texts, streams, n_bootstrap=RESAMPLES)
+    found = {"bleu": score, "chrf": chrf}
     return (
-        {"bleu": float(score.score), "chrf": float(chrf.score)},
-        {"bleu": (float(score._mean - score._ci), float(score._mean + score._ci))},  # noqa: SLF001 - sacrebleu has no public name for them
+        {name: float(one.score) for name, one in found.items()},
+        {
+            name: (float(one._mean - one._ci), float(one._mean + one._ci))  # noqa: SLF001 - sacrebleu has no public name for them
+            for name, one in found.items()
+        },
     )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from edgeperf.datasets.assets import resolve
 from edgeperf.datasets.base import Array, DatasetError, SampleLibrary
 from edgeperf.datasets.catalogue import data_for
+from edgeperf.datasets.metrics.bootstrap import mean_of, with_intervals
 from edgeperf.datasets.metrics.scoring import gated
 from edgeperf.datasets.metrics.text import bleu, require_package
 from edgeperf.datasets.score import Decoding, Gate, Remark, Score, Shown
@@ -128,8 +129,10 @@ class Sentences:
         """Return BLEU and chrF of all answers, and how long those are."""
         texts = [get_text(prediction[:-1]) for prediction in predictions]
         metrics, intervals = bleu(texts, [sentence.refs for sentence in self._sentences])
-        metrics["tokens_per_sample"] = float(predictions[:, -1].mean())
-        score = gated("bleu", metrics, intervals, len(texts))
+        length, around = with_intervals(
+            mean_of("tokens_per_sample", predictions[:, -1].astype(np.float64)), len(texts)
+        )
+        score = gated("bleu", metrics | length, intervals | around, len(texts))
         cut = sum(len(sentence.src.encode()) > self._room for sentence in self._sentences)
         if not cut:
             return score
