@@ -27,7 +27,7 @@ from edgeperf.agent.messages import (
     seal,
     unseal,
 )
-from edgeperf.coordinator.client import Client, ClientError, ClientInputError
+from edgeperf.coordinator.client import Client, ClientError, ClientInputError, find_coordinator
 from edgeperf.coordinator.service import Coordinator
 from edgeperf.coordinator.settings import Settings
 from edgeperf.coordinator.trust import Authority
@@ -164,6 +164,22 @@ def test_board_reads_models_and_its_own_files_only(client: Client, board: Asker)
     missing = {**ref, "sha256": "b" * 64}
     with pytest.raises(ClientInputError, match="upload it first"):
         client.post("/v1/models", missing)
+
+
+def test_a_board_fills_no_more_than_its_share(tmp_path: Any) -> None:
+    """A small file is taken, the next is refused for good; the administrator is not bound."""
+    data = tmp_path / "coordinator"
+    settings = Settings(data=data, broker_port=0, http_port=0, board_space_gib=1500 / 1024**3)
+    with Coordinator(settings):
+        client = find_coordinator(url=None, token_file=None, ca_file=None, data=data)
+        (raw,) = client.post("/v1/boards", {"names": ["pi5"]})
+        files = [bytes([i]) * 1000 for i in range(2)]
+        names = [f"/v1/blobs/{hashlib.sha256(content).hexdigest()}" for content in files]
+        board = Asker(client.url, raw["token"])
+        assert board("PUT", names[0], files[0])[0] == 201
+        status, _, answer = board("PUT", names[1], files[1])
+        assert (status, "--board-space" in json.loads(answer)["error"]) == (507, True)
+        assert Asker(client.url, client._token)("PUT", names[1], files[1])[0] == 201
 
 
 def test_bodies_are_bounded_and_checked(client: Client) -> None:
