@@ -27,10 +27,10 @@ EXPECTED = {
 pytestmark = pytest.mark.slow
 
 
-def bench(*arguments: str) -> str:
-    """Run the benchmark and return what it printed."""
+def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the benchmark to its end."""
     paths = [str(TESTS), str(Path(edgeperf.__path__[0]).parent)]
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"},
         cwd=TESTS,
@@ -39,6 +39,11 @@ def bench(*arguments: str) -> str:
         check=False,
         timeout=300,
     )
+
+
+def bench(*arguments: str) -> str:
+    """Run the benchmark and return what it printed."""
+    done = called(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -82,3 +87,17 @@ def test_short_form_compares_everything_with_everything(tmp_path: Path) -> None:
     del kept["analysis"]
     file.write_text(json.dumps(kept))
     assert bench(TARGET, "--short", "--json", str(file)) == text  # goes on: nothing is missing
+
+
+def test_files_that_do_not_serve_are_named_in_one_line(tmp_path: Path) -> None:
+    """A record that is none, and a document without a place for the tables."""
+    record, words = tmp_path / "bench.json", tmp_path / "words.md"
+    record.write_text("{}")
+    done = called("--from", str(record))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    record.write_text('{"settings": {}, "machine": {}}')
+    words.write_text("# No place\n")
+    done = called("--from", str(record), "--document", str(words))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert words.read_text() == "# No place\n"
+    assert list(tmp_path.glob("*.svg")) == []
