@@ -64,4 +64,4 @@ $(VENV)/.tests: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-tflite-runtime build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-tflite-runtime .venv-ansible build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
