@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -17,6 +17,7 @@ from edgeperf.backends.base import ModelError, SessionOptions
 from edgeperf.backends.generation import GenerationSession
 from edgeperf.datasets import open_task
 from edgeperf.datasets.base import DatasetError
+from edgeperf.datasets.metrics.text import bleu
 from edgeperf.datasets.score import Decoding
 from edgeperf.datasets.text.strings import get_text, put_text
 from edgeperf.datasets.text.tokenizer import Tokenizer
@@ -162,6 +163,26 @@ def test_a_model_that_takes_no_text_is_refused(folder: Path) -> None:
     )
     with pytest.raises(DatasetError, match="--part decoder=FILE and --part tokenizer=FILE"):
         open_task("translation").open(encoder.inputs, encoder.outputs, data=folder / "data")
+
+
+TEXT = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat", "."]), max_size=7).map(
+    " ".join
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(TEXT, st.lists(TEXT.filter(bool), min_size=1, max_size=3)), min_size=1,
+                max_size=6))  # fmt: skip
+def test_translations_are_scored_by_sacrebleu(samples: list[tuple[str, list[str]]]) -> None:
+    """On any texts, empty ones and several references among them; intervals stay in bounds."""
+    texts, references = [text for text, _ in samples], [given for _, given in samples]
+    most = max(map(len, references))
+    streams = [[dict(enumerate(given)).get(place) for given in references] for place in range(most)]
+    metrics, intervals = bleu(texts, references)
+    assert metrics["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, streams).score)
+    assert metrics["chrf"] == pytest.approx(sacrebleu.corpus_chrf(texts, streams).score)
+    for low, high in intervals.values():
+        assert 0 <= low <= high <= 100
 
 
 @given(st.text(max_size=30).filter(lambda text: "\0" not in text), st.integers(1, 40))

@@ -47,16 +47,29 @@ def bleu(
         [given[place] if place < len(given) else None for given in references]
         for place in range(most)
     ]
-    score = metrics.BLEU().corpus_score(texts, streams, n_bootstrap=RESAMPLES)
-    chrf = metrics.CHRF().corpus_score(texts, streams, n_bootstrap=RESAMPLES)
-    found = {"bleu": score, "chrf": chrf}
-    return (
-        {name: float(one.score) for name, one in found.items()},
-        {
-            name: (float(one._mean - one._ci), float(one._mean + one._ci))  # noqa: SLF001 - sacrebleu has no public name for them
-            for name, one in found.items()
-        },
-    )
+    values, intervals = {}, {}
+    for name, metric in {"bleu": metrics.BLEU(), "chrf": metrics.CHRF()}.items():
+        values[name], around = _with_interval(metric, texts, streams)
+        if around is not None:
+            intervals[name] = around
+    return values, intervals
+
+
+def _with_interval(
+    metric: Any, texts: Sequence[str], streams: Sequence[Sequence[str | None]]
+) -> tuple[float, Interval | None]:
+    """Return the score by one of sacrebleu's metrics, and its interval where it finds one.
+
+    Where some draws have nothing in common with the references, its own mean of draws
+    stumbles over two kinds of floats.
+    """
+    try:
+        found = metric.corpus_score(texts, streams, n_bootstrap=RESAMPLES)
+    except TypeError:
+        return float(metric.corpus_score(texts, streams).score), None
+    mean, half = float(found._mean), float(found._ci)  # noqa: SLF001 - sacrebleu has no public name for them
+    low, high = np.clip((mean - half, mean + half), 0, 100).tolist()
+    return float(found.score), (low, high)
 
 
 def word_errors(
