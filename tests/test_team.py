@@ -74,10 +74,10 @@ class Crew:
         self._session.infer(0)
         self.counts[0][index] += 1
 
-    def share(self, indices: list[int]) -> None:
+    def share(self, indices: list[int], *, freely: bool = False) -> None:
         """Answer *indices* as one MultiStream query and check that it was done."""
         self.counts[:] = 0
-        self.team.share(indices)
+        (self.team.share_freely if freely else self.team.share)(indices)
         self.check(indices)
 
     def take(self, indices: NDArray[np.int32], chunk: int) -> None:
@@ -204,6 +204,7 @@ quick = settings(
 def test_shared_query_is_answered_once(crew: Crew, indices: list[int]) -> None:
     """Each sample of a MultiStream query, however many, is answered by exactly one worker."""
     crew.share(indices)
+    crew.share(indices, freely=True)
 
 
 @quick
@@ -221,12 +222,16 @@ def test_as_many_chunks_and_samples_as_there_may_be(crew: Crew) -> None:
 
 
 @quick
-@given(steps=st.lists(st.tuples(st.sampled_from(["share", "take", "serve"]), INDICES), max_size=6))
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["share", "freely", "take", "serve"]), INDICES), max_size=6
+    )
+)
 def test_ways_of_working_follow_each_other(crew: Crew, steps: list[tuple[str, list[int]]]) -> None:
     """A team can change between its ways of working as often as it likes."""
     for way, indices in steps:
-        if way == "share":
-            crew.share(indices)
+        if way in ("share", "freely"):
+            crew.share(indices, freely=way == "freely")
         elif way == "take":
             crew.take(np.array(indices, np.int32), 3)
         else:

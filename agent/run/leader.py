@@ -30,6 +30,9 @@ from edgeperf.agent.run.trial import TRIAL_BELOW_NS, Test, sustained_qps
 from edgeperf.agent.run.worker import Samples, peak_rss_bytes
 from edgeperf.datasets.base import DatasetError
 
+#: Samples that take so long are not dealt out but taken by whoever is free.
+FREELY_FROM_NS = 1_000_000
+
 if TYPE_CHECKING:
     from edgeperf.agent.run.child import Channel
 
@@ -109,7 +112,7 @@ class Leader:
             issue: Issue = service.issue
         else:
             if plan.scenario == "MultiStream" and job.workers > 1:
-                self._handover_ns = empty_ns(partial(team.share, ()))
+                self._handover_ns = empty_ns(partial(_sharing(team, job, found), ()))
             issue = issue_for(plan.scenario, job, shared, team=team, member=member, found=found)
         shared.words[PROGRESS] = shared.words[COMPLETING] = 0
         os.sched_setaffinity(0, job.housekeeping)  # LoadGen's threads are born there
@@ -148,10 +151,16 @@ def issue_for(
         size, batch = partial(chunk_size, found.throughput_sps, job.workers), job.prepared.batch
         return offline_issue(shared, team, partial(size, batch=batch))
     if scenario == "MultiStream":
-        return shared_issue(shared, team)
+        return shared_issue(shared, _sharing(team, job, found))
     if scenario == "Server" or job.load.accuracy:
         return serial_issue(shared, member.answer)
     return single_issue(shared, member.answer)
+
+
+def _sharing(team: Team, job: WorkerJob, found: Calibration) -> Callable[[Sequence[int]], None]:
+    """Return how a MultiStream query is shared; a free choice costs some 4 µs a sample."""
+    slow = job.workers * 1e9 / found.throughput_sps >= FREELY_FROM_NS
+    return team.share_freely if slow and job.workers > 1 else team.share
 
 
 def guarded(issue: Issue, failed: Callable[[BaseException], None]) -> Issue:

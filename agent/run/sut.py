@@ -98,14 +98,14 @@ def serial_issue(shared: Shared, answer: Callable[[int], None]) -> Issue:
     return issue
 
 
-def shared_issue(shared: Shared, team: Team) -> Issue:
-    """Deal a query out to all workers and complete it when the last is done: MultiStream."""
+def shared_issue(shared: Shared, share: Callable[[Sequence[int]], None]) -> Issue:
+    """Answer a query with all workers and complete it when the last is done: MultiStream."""
     words, start_ns, end_ns = shared.words, shared.start_ns, shared.end_ns
     now, complete, responses = time.monotonic_ns, lg.QuerySamplesComplete, Responses(shared).to
 
     def issue(ids: Sequence[int], indices: Sequence[int]) -> None:
         began = now()
-        team.share(indices)
+        share(indices)
         ended = now()
         complete(responses(ids, indices))
         number = words[PROGRESS]

@@ -5,8 +5,9 @@ Two ways, one for each kind of query (DESIGN, "The timed path"):
 * **share**: a MultiStream query is dealt out like cards; everybody knows his own part
   from his rank, so nothing but a wake-up crosses between processes.
 * **take**: Offline's one big query is cut into chunks whose numbers lie in a pipe; who
-  is free reads the next. A read of four bytes is atomic in the kernel, so there is no
-  lock that a dying worker could hold for ever.
+  is free reads the next. Likewise the samples of a MultiStream query on a slow model, or
+  the query would wait for one worker that lost its core for a moment. A read of four
+  bytes is atomic in the kernel, so there is no lock that a dying worker could hold.
 
 A wake-up is one write to a counting event, and each is read exactly once. Before the read
 a word in shared memory is watched for a while, which only saves the sleep. The trap: that
@@ -200,6 +201,10 @@ class Team:
         self._member.do_share(count)
         self._join()
 
+    def share_freely(self, indices: Sequence[int]) -> None:
+        """The same, but each sample goes to whoever is free first."""
+        self.take_all(indices, 1, _tell_nobody)
+
     def take_all(
         self,
         indices: Sequence[int] | NDArray[np.int32],
@@ -256,6 +261,10 @@ class Team:
         """Send the followers home."""
         self._start(STOP)
         self._join()
+
+
+def _tell_nobody(begin: int, end: int) -> None:
+    del begin, end
 
 
 def unpack_answers(raw: bytes) -> Iterable[tuple[int, int, int]]:
