@@ -82,7 +82,7 @@ def run(
         body["model"] = model
     view = client.post("/v1/runs", {"board": board, "spec": spec, **body})
     _warn_if_away(client, view["board"])
-    return _finish(client, view, detach=detach, as_json=as_json, frozen=frozen)
+    return _finish(client, view, detach=detach, as_json=as_json)
 
 
 @click.command()
@@ -190,7 +190,6 @@ def _finish(
     *,
     detach: bool,
     as_json: bool,
-    frozen: dict[str, Any] | None = None,
 ) -> int:
     if detach:
         click.echo(json.dumps(view, indent=2) if as_json else view["run"])
@@ -199,8 +198,9 @@ def _finish(
 
     view = followed(client, view)
     code = report(view, as_json=as_json)
+    asked = ((view.get("request") or {}).get("hold_to") or {}).get("spec", {}).get("digest")
     held = ((view["result"] or {}).get("repeat") or {}).get("digest")
-    if frozen is not None and view["result"] is not None and held != frozen["digest"]:
+    if asked is not None and view["result"] is not None and held != asked:
         raise EdgeperfError(
             f"{view['board']} ran it, but did not hold it to the frozen spec: its edgeperf is"
             " older and knows none; upgrade it there"

@@ -327,6 +327,10 @@ def test_a_board_that_knows_no_frozen_spec_is_noticed(
     done = typed("fleet", "run", "pi5-01", "--spec", str(frozen))
     assert done.status == 3
     assert "did not hold it to the frozen spec" in done.err
+    run = typed("fleet", "run", "pi5-01", "--spec", str(frozen), "--detach").out.strip()
+    for again in (typed("fleet", "watch", run), typed("fleet", "clone", run)):
+        assert again.status == 3
+        assert "did not hold it to the frozen spec" in again.err
     plain = typed("fleet", "run", "pi5-01", "digits", "--allow", "kernel")
     assert plain.status == 2
     assert "means nothing without a frozen spec" in plain.err
