@@ -5,7 +5,7 @@ new events numbers that the newer agent has used, and the coordinator would take
 those; so it counts on from far above. Where the form is the same, the journal goes on.
 """
 
-import shutil
+import os
 import sqlite3
 import sys
 from contextlib import closing
@@ -27,17 +27,19 @@ def main(previous: Path, state: Path) -> None:
     if not kept.exists() or (now.exists() and version(now) <= version(kept)):
         sys.stdout.write("the journal goes on\n")
         return
+    copies = {path.name: path.read_bytes() for path in previous.glob("agent.db*")}
     owner = state.stat()
+    os.umask(0o077)
+    os.setegid(owner.st_gid)  # from here as the agent: what lies in its folder may be a link
+    os.seteuid(owner.st_uid)
     for path in state.glob("agent.db*"):
         path.unlink()
-    for path in previous.glob("agent.db*"):
-        shutil.copy2(path, state)
+    for name, content in copies.items():
+        (state / name).write_bytes(content)
     with closing(sqlite3.connect(now)) as journal, journal:
         journal.execute(
             "UPDATE meta SET value = CAST(value AS INTEGER) + ? WHERE name = 'next_seq'", (FAR,)
         )
-    for path in state.glob("agent.db*"):
-        shutil.chown(path, owner.st_uid, owner.st_gid)
     sys.stdout.write("the journal is put back\n")
 
 
