@@ -1,14 +1,22 @@
 """Real-time priority and locked memory: taken where they can be had, and recorded either way."""
 
+import ctypes
 import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+import edgeperf
+from edgeperf.agent.events import Phase
 from edgeperf.agent.result import Worker
+from edgeperf.agent.run.jobs import DataPlan, LoadPlan, Prepared, SutPlan, WorkerJob
+from edgeperf.agent.run.wiring import Wiring
+from edgeperf.backends.base import RuntimeInfo
 
 if TYPE_CHECKING:
     from conftest import Outcome, Product
@@ -16,6 +24,37 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 QUICK = ("digits", "--preset", "smoke", "--min-duration", "0.3", "--no-accuracy")
+#: What a worker does with its priority while it becomes somebody without any capability, as
+#: who has ``LimitRTPRIO`` alone; then the kernel's own word about it.
+CHILD = """
+import os, sys
+from edgeperf.agent.run.jobs import decode_job
+from edgeperf.agent.run.priority import Priority
+
+def become_nobody():
+    if os.geteuid() == 0:
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+
+def policy():
+    names = {os.SCHED_FIFO: "fifo", os.SCHED_OTHER: "normal"}
+    return names[os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK]
+
+job = decode_job(sys.stdin.buffer.readline())
+if sys.argv[1] == "give-back":
+    priority = Priority(job)
+    priority.take()
+    taken = policy()
+    become_nobody()
+    priority.give_back()
+    print(priority.scheduling, taken, policy(), sep=",")
+else:
+    os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    become_nobody()
+    print(Priority(job).scheduling, "fifo", policy(), sep=",")
+"""
+#: Of prctl(2) and capabilities(7).
+PR_CAPBSET_DROP, CAP_IPC_LOCK = 24, 14
 TWO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
 
@@ -35,13 +74,93 @@ def may_be_realtime() -> bool:
     return done.returncode == 0
 
 
+def job() -> WorkerJob:
+    """Return the job of a lone worker on core 0, with nothing else to do there."""
+    info = RuntimeInfo(
+        backend="null",
+        runtime="null",
+        version="",
+        device="CPU",
+        precision="",
+        delegates=(),
+        threads=1,
+        input_copy="none",
+    )
+    return WorkerJob(
+        index=0,
+        workers=1,
+        cores=(0,),
+        issuing=(0,),
+        housekeeping=(1,),
+        realtime=True,
+        sut=SutPlan(model="none", backend="null", threads=1, shapes={}, options={}),
+        data=DataPlan(task=None, data=None, inputs_file=None, seed=0),
+        load=LoadPlan(
+            scenario="SingleStream",
+            accuracy=False,
+            loadgen_model="none",
+            min_duration_ms=None,
+            min_query_count=None,
+            samples_per_query=8,
+            target_qps=None,
+            target_latency_ns=1,
+            calibrate_s=0.0,
+            directory="unused",
+        ),
+        prepared=Prepared(
+            inputs=(),
+            outputs=(),
+            info=info,
+            library_size=1,
+            slots=1,
+            prediction_shape=None,
+            payload_bytes=0,
+            fields=(),
+            first_answer_finite=True,
+        ),
+        wiring=Wiring(
+            inputs=0,
+            predictions=0,
+            control=0,
+            latencies=0,
+            wake=(),
+            done=(),
+            tickets=(0, 0),
+            answers=(0, 0),
+        ),
+    )
+
+
+@pytest.mark.parametrize("when", ["give-back", "try"])
+def test_priority_is_given_back_without_any_capability(when: str) -> None:
+    """Who may take it by a limit alone cannot drop all flags again, and is still let go."""
+    if not may_be_realtime():
+        pytest.skip("real-time priority is not permitted here")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, when],
+        input=msgspec.json.encode(job()) + b"\n",
+        env={**os.environ, "PYTHONPATH": str(Path(edgeperf.__path__[0]).parent)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    scheduling, taken, left = done.stdout.decode().strip().rsplit(",", 2)
+    if scheduling.startswith(("normal (kernels before", "normal (the system sets no limit")):
+        pytest.skip(f"this system has no use for it: {scheduling}")
+    assert (scheduling, taken, left) == ("fifo", "fifo", "normal")
+
+
 @TWO_CORES
 def test_priority_is_recorded(product: "Product") -> None:
-    """A worker on a core of its own is real-time, or the result says why it is not."""
-    (leader,) = workers(product.run(*QUICK))
-    assert leader.scheduling == "fifo" or leader.scheduling.startswith("normal (")
-    if not may_be_realtime():
-        assert leader.scheduling != "fifo"
+    """A worker on a core of its own is real-time, or not, as the kernel has it, and why not."""
+    running = product.start(*QUICK, "--min-duration", "1.5")
+    running.wait_for(Phase.PERFORMANCE, percent_above=0.0)
+    policy = os.sched_getscheduler(running.pid_of("performance/worker0"))
+    (leader,) = workers(running.finish())
+    assert (leader.scheduling == "fifo") == bool(policy & os.SCHED_FIFO)
+    if leader.scheduling != "fifo":
+        allowed = ("kernels before 6.12", "the system sets no limit")
+        reasons = allowed if may_be_realtime() else (*allowed, "not permitted")
+        assert leader.scheduling.startswith(tuple(f"normal ({why}" for why in reasons))
 
 
 def test_priority_can_be_declined(product: "Product") -> None:
@@ -58,13 +177,14 @@ def test_priority_is_never_taken_on_the_housekeeping_core(product: "Product") ->
     assert shared.scheduling.startswith("normal (")
 
 
+def without_locking() -> None:
+    """Set a finite limit, and drop the capability that goes before it, where root has it."""
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0)
+
+
 def test_memory_is_not_locked_within_a_finite_limit(product: "Product") -> None:
     """A limit that LoadGen's queries may exceed later is not worth the risk: no lock, no end."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
-
-    running = product.start(*QUICK, preexec_fn=limit)
+    running = product.start(*QUICK, preexec_fn=without_locking)
     (leader,) = workers(running.finish())
-    if os.geteuid() != 0:  # root has the capability, whatever the limit
-        assert not leader.memory_locked
+    assert not leader.memory_locked

@@ -20,6 +20,9 @@ from edgeperf.agent.run.jobs import WorkerJob
 
 #: The lowest real-time priority: above every ordinary process, below the kernel's own.
 _LOWEST = os.sched_param(1)
+#: No thread that is started inherits it. Who may not raise priorities at will may not drop
+#: this flag again either: giving back without it fails, and leaves the process real-time.
+_ALONE = os.SCHED_RESET_ON_FORK
 #: First kernel in which only starving tasks take time from real-time ones (``dl_server``).
 _FIRST_KERNEL = (6, 12)
 _LIMIT_FILE = Path("/proc/sys/kernel/sched_rt_runtime_us")
@@ -42,12 +45,12 @@ class Priority:
     def take(self) -> None:
         """Take it for the calling thread; threads that it starts do not inherit it."""
         if self._may:
-            os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, _LOWEST)
+            os.sched_setscheduler(0, os.SCHED_FIFO | _ALONE, _LOWEST)
 
     def give_back(self) -> None:
         """Make the calling thread an ordinary one again."""
         if self._may:
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            os.sched_setscheduler(0, os.SCHED_OTHER | _ALONE, os.sched_param(0))
 
 
 def _against(job: WorkerJob) -> str:
@@ -67,8 +70,8 @@ def _against(job: WorkerJob) -> str:
 def _forbidden() -> str:
     """Try it, and return why it cannot be had."""
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, _LOWEST)
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        os.sched_setscheduler(0, os.SCHED_FIFO | _ALONE, _LOWEST)
+        os.sched_setscheduler(0, os.SCHED_OTHER | _ALONE, os.sched_param(0))
     except OSError:
         return "not permitted"
     return ""
