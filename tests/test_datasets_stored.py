@@ -84,6 +84,30 @@ def test_made_once_and_found_again(photographs: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "store").rglob("*.part"))
 
 
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def test_nothing_of_the_store_stays_in_memory(photographs: Path, tmp_path: Path) -> None:
+    """What was read is no part of this process: it may be locked, and the store is large."""
+    run = Run(photographs, tmp_path / "store")
+    run.check()
+    assert str(tmp_path / "store") not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, _cut], ids=["lost", "cut"])
+def test_shards_that_go_while_they_are_read_are_named(
+    photographs: Path, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    """One line with the file, and no sample of something else."""
+    run = Run(photographs, tmp_path / "store")
+    for path in (tmp_path / "store").glob("[0-9a-f]*"):
+        harm(path)
+    assert run.inputs is not None
+    with pytest.raises(DatasetError, match="preprocessed samples /"):
+        run.inputs.write(COUNT - 1, [np.zeros(X.sample_shape, np.float32)])
+
+
 def test_found_again_by_content(photographs: Path, tmp_path: Path) -> None:
     """A copy of the photographs is the same samples: nothing is stored twice."""
     Run(photographs, tmp_path / "store")
@@ -104,10 +128,6 @@ def test_what_changes_is_made_anew(photographs: Path, tmp_path: Path) -> None:
     other = Run(photographs, tmp_path / "store", "mean = [1]")
     assert len(other.told) > 1
     other.check()
-
-
-def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:100])
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, _cut], ids=["lost", "cut"])

@@ -53,6 +53,17 @@ else:
     become_nobody()
     print(Priority(job).scheduling, "fifo", policy(), sep=",")
 """
+#: How much of its memory is locked, as a worker does it for one test.
+LOCKING = """
+import sys
+from pathlib import Path
+from edgeperf.agent.run.jobs import decode_job
+from edgeperf.agent.run.priority import lock_memory
+
+locked = lock_memory(decode_job(sys.stdin.buffer.readline()))
+lines = Path("/proc/self/status").read_text().splitlines()
+print(locked, *(line.split()[1] for line in lines if line.startswith("VmLck:")))
+"""
 #: Of prctl(2) and capabilities(7).
 PR_CAPBSET_DROP, CAP_IPC_LOCK = 24, 14
 TWO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
@@ -74,7 +85,19 @@ def may_be_realtime() -> bool:
     return done.returncode == 0
 
 
-def job() -> WorkerJob:
+def asked(code: str, job: WorkerJob, *arguments: str) -> str:
+    """Return what a process of its own prints about *job*."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        input=msgspec.json.encode(job) + b"\n",
+        env={**os.environ, "PYTHONPATH": str(Path(edgeperf.__path__[0]).parent)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return done.stdout.decode().strip()
+
+
+def job(*, accuracy: bool = False) -> WorkerJob:
     """Return the job of a lone worker on core 0, with nothing else to do there."""
     info = RuntimeInfo(
         backend="null",
@@ -97,7 +120,7 @@ def job() -> WorkerJob:
         data=DataPlan(task=None, data=None, inputs_file=None, seed=0),
         load=LoadPlan(
             scenario="SingleStream",
-            accuracy=False,
+            accuracy=accuracy,
             loadgen_model="none",
             min_duration_ms=None,
             min_query_count=None,
@@ -136,14 +159,8 @@ def test_priority_is_given_back_without_any_capability(when: str) -> None:
     """Who may take it by a limit alone cannot drop all flags again, and is still let go."""
     if not may_be_realtime():
         pytest.skip("real-time priority is not permitted here")
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, when],
-        input=msgspec.json.encode(job()) + b"\n",
-        env={**os.environ, "PYTHONPATH": str(Path(edgeperf.__path__[0]).parent)},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    scheduling, taken, left = done.stdout.decode().strip().rsplit(",", 2)
+    told = asked(CHILD, job(), when)
+    scheduling, taken, left = told.rsplit(",", 2)
     if scheduling.startswith(("normal (kernels before", "normal (the system sets no limit")):
         pytest.skip(f"this system has no use for it: {scheduling}")
     assert (scheduling, taken, left) == ("fifo", "fifo", "normal")
@@ -188,3 +205,10 @@ def test_memory_is_not_locked_within_a_finite_limit(product: "Product") -> None:
     running = product.start(*QUICK, preexec_fn=without_locking)
     (leader,) = workers(running.finish())
     assert not leader.memory_locked
+
+
+def test_memory_is_not_locked_for_accuracy() -> None:
+    """Nothing is timed then, and samples of many gigabytes pass through: none may stay."""
+    assert asked(LOCKING, job(accuracy=True)) == "False 0"
+    locked, kilobytes = asked(LOCKING, job()).split()
+    assert (locked == "True") == (int(kilobytes) > 0)

@@ -89,13 +89,14 @@ def _limit_us() -> int:
         return 0
 
 
-def lock_memory() -> bool:
+def lock_memory(job: WorkerJob) -> bool:
     """Keep what is in memory there, also what comes later; return whether that worked.
 
-    Pages are locked when they are first used: the blocks of a test are laid out for the
-    largest one and stay mostly empty.
+    Not for accuracy, which is not timed and goes through samples by the gigabyte. Pages are
+    locked when they are first used: the blocks of a test are laid out for the largest one
+    and stay mostly empty.
     """
-    if not _may_lock():
+    if job.load.accuracy or not _may_lock():
         return False  # within a finite limit it would work until LoadGen's queries exceed it
     flags = _MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT
     return bool(ctypes.CDLL(None).mlockall(flags) == 0)

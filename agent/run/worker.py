@@ -48,7 +48,7 @@ def work(job: WorkerJob, channel: "Channel") -> None:
     samples = Samples(job, shared)
     member, info = samples.member()
     priority = Priority(job)
-    locked = lock_memory()
+    locked = lock_memory(job)
     channel.say(Ready(info=info, scheduling=priority.scheduling, memory_locked=locked))
     channel.wait_for_go()
     quiet()

@@ -157,15 +157,18 @@ def _bytes_of(spec: TensorSpec) -> int:
 
 
 class StoredInputs:
-    """A library read back from its shards."""
+    """A library read back from its shards, a sample at a time.
+
+    Not mapped: pages of a mapping that were used stay in the memory of a process that locks
+    its own, and the store is larger than a board has.
+    """
 
     def __init__(self, store: Store, paths: Sequence[Path], count: int) -> None:
-        """Map the shards; *paths* are theirs, in order."""
+        """Take the shards; *paths* are theirs, in order."""
         self._store = store
         self._count = count
-        self._rows = [
-            np.memmap(path, np.uint8, mode="r").reshape(-1, store.sample_bytes) for path in paths
-        ]
+        self._paths = tuple(paths)
+        self._row = np.zeros(store.sample_bytes, np.uint8)
         self._begins = [shard.begin for shard in store.shards]
 
     def __len__(self) -> int:
@@ -173,8 +176,22 @@ class StoredInputs:
         return self._count
 
     def write(self, index: int, out: Sequence[Array]) -> None:
-        """Copy sample *index* into *out*."""
+        """Copy sample *index* into *out*.
+
+        Raises:
+            DatasetError: Its shard is gone or was cut short.
+        """
         place = int(np.searchsorted(self._begins, index, side="right")) - 1
-        row = self._rows[place][index - self._begins[place]]
-        for target, stored in zip(out, self._store.views(row), strict=True):
+        self._read(self._paths[place], (index - self._begins[place]) * self._row.size)
+        for target, stored in zip(out, self._store.views(self._row), strict=True):
             target[...] = stored
+
+    def _read(self, path: Path, offset: int) -> None:
+        try:
+            with path.open("rb", buffering=0) as stream:  # hundreds would exceed a limit
+                stream.seek(offset)
+                size = stream.readinto(self._row.data)
+        except OSError as error:
+            raise DatasetError(f"preprocessed samples {path}: {error.strerror}") from error
+        if size != self._row.size:
+            raise DatasetError(f"preprocessed samples {path}: cut short; run again to mend it")
