@@ -81,17 +81,18 @@ def _write(
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for name, raw in head.items():
-            archive.addfile(_entry(name, len(raw)), io.BytesIO(raw))
+            archive.addfile(entry_of(name, len(raw)), io.BytesIO(raw))
         for name in sorted([*texts, *files]):
             if name in texts:
-                archive.addfile(_entry(name, len(texts[name])), io.BytesIO(texts[name]))
+                archive.addfile(entry_of(name, len(texts[name])), io.BytesIO(texts[name]))
                 continue
             path = files[name][0]
             with path.open("rb") as source:
-                archive.addfile(_entry(name, os.fstat(source.fileno()).st_size), source)
+                archive.addfile(entry_of(name, os.fstat(source.fileno()).st_size), source)
 
 
-def _entry(name: str, size: int) -> tarfile.TarInfo:
+def entry_of(name: str, size: int) -> tarfile.TarInfo:
+    """Return the header of a file of the pack: no owner, no time."""
     entry = tarfile.TarInfo(f"{FOLDER}/{name}")
     entry.size, entry.mode, entry.mtime = size, 0o644, 0
     return entry

@@ -97,7 +97,7 @@ def check_names(result: Result, where: str) -> None:
     for name in result.files:
         parts = PurePosixPath(name).parts
         plain = parts and not PurePosixPath(name).is_absolute() and ".." not in parts
-        if not plain or "\n" in name or "\\" in name or name in (RESULT, SPEC):
+        if not plain or not name.isprintable() or "\\" in name or name in (RESULT, SPEC):
             raise PackError(f"{where}: lists {name!r}, which is no name of a file of a result")
 
 

@@ -1,25 +1,28 @@
-"""Reading a pack without unpacking it: every byte is accounted for, or it is refused."""
+"""Reading a pack without unpacking it: every byte is accounted for, or it is refused.
+
+Every byte of the archive, that is, once it is unzipped: gzip's own header and the way in
+which it was compressed say nothing and are not looked at.
+"""
 
 import gzip
 import hashlib
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
-from edgeperf import InputError
 from edgeperf.agent.freeze.document import frozen_from_json
-from edgeperf.agent.pack.archive import FOLDER, MANIFEST, README
+from edgeperf.agent.pack.archive import MANIFEST, README
+from edgeperf.agent.pack.entries import Entry, entries
 from edgeperf.agent.pack.evidence import RESULT, SPEC, PackError, check_names, sha256_of
 from edgeperf.agent.result import Result, result_from_json
 
-_CHUNK_BYTES = 1 << 20
-#: More than any of the texts that are read into memory.
-_MOST_TEXT = 64 << 20
+#: More than a result or a spec has bytes, and than all texts of a pack that are kept in memory.
+_MOST_TEXT, _MOST_TEXTS = 4 << 20, 64 << 20
+#: More than the files of any shelf of boards: of each, name and digest are kept.
+_MOST_FILES = 100_000
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _DAMAGED = (OSError, EOFError, zlib.error, tarfile.TarError, UnicodeDecodeError, ValueError)
 
@@ -46,8 +49,8 @@ def verify(path: Path) -> Verified:
     """
     try:
         digests, texts = _read(path)
-    except InputError:
-        raise
+    except PackError as error:
+        raise PackError(f"pack {path}: {error}") from error
     except _DAMAGED as error:
         reason = getattr(error, "strerror", None) or error
         raise PackError(f"pack {path}: cannot be read as a pack: {reason}") from error
@@ -67,37 +70,31 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, bytes]]:
     """Return the digest of every file, and the texts that say what belongs together."""
     digests: dict[str, str] = {}
     texts: dict[str, bytes] = {}
+    left = _MOST_TEXTS
     with gzip.open(path, "rb") as zipped:
-        with tarfile.open(fileobj=zipped, mode="r|") as archive:
-            for name, stream in _members(path, archive):
-                if name in digests:
-                    raise PackError(f"pack {path}: holds {name} twice")
-                is_text = name.count("/") < 2 and name.endswith((MANIFEST, RESULT, SPEC))  # noqa: PLR2004
-                digests[name], texts[name] = _digest(path, name, stream, keep=is_text)
-                if not is_text:
-                    del texts[name]
-        while rest := zipped.read(_CHUNK_BYTES):
-            if rest.strip(b"\0"):
-                raise PackError(f"pack {path}: something was added behind its end")
+        for entry in entries(zipped):
+            name = entry.name
+            if name in digests:
+                raise PackError(f"holds {name} twice")
+            if len(digests) >= _MOST_FILES:
+                raise PackError(f"holds more than {_MOST_FILES} files")
+            is_text = name.count("/") < 2 and name.endswith((MANIFEST, RESULT, SPEC))  # noqa: PLR2004
+            if is_text:
+                left -= entry.size
+                if left < 0 or (entry.size > _MOST_TEXT and name != MANIFEST):
+                    raise PackError(f"{name} is far too large")
+            digests[name], text = _digest(entry, keep=is_text)
+            if is_text:
+                texts[name] = text
     return digests, texts
 
 
-def _members(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
-    for member in archive:
-        stream = archive.extractfile(member) if member.isreg() else None
-        if stream is None or not member.name.startswith(f"{FOLDER}/"):
-            raise PackError(f"pack {path}: {member.name!r} does not belong there")
-        yield member.name.removeprefix(f"{FOLDER}/"), stream
-
-
-def _digest(path: Path, name: str, stream: IO[bytes], *, keep: bool) -> tuple[str, bytes]:
+def _digest(entry: Entry, *, keep: bool) -> tuple[str, bytes]:
     sha256, kept = hashlib.sha256(), bytearray()
-    while chunk := stream.read(_CHUNK_BYTES):
+    for chunk in entry.chunks():
         sha256.update(chunk)
         if keep:
             kept += chunk
-            if len(kept) > _MOST_TEXT:
-                raise PackError(f"pack {path}: {name} is far too large")
     return sha256.hexdigest(), bytes(kept)
 
 
@@ -105,7 +102,7 @@ def _check_manifest(path: Path, digests: dict[str, str], manifest: bytes) -> Non
     listed: dict[str, str] = {}
     for line in manifest.decode(errors="replace").splitlines():
         found = _LINE.fullmatch(line)
-        if found is None:
+        if found is None or not line.isprintable():
             raise PackError(f"pack {path}: {MANIFEST}: cannot read {line[:80]!r}")
         listed[found[2]] = found[1]
     there = {name: sha256 for name, sha256 in digests.items() if name != MANIFEST}
