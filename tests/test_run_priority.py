@@ -42,7 +42,7 @@ def policy():
 
 job = decode_job(sys.stdin.buffer.readline())
 if sys.argv[1] == "give-back":
-    priority = Priority(job)
+    priority = Priority(job, isolated=job.cores)
     priority.take()
     taken = policy()
     become_nobody()
@@ -51,7 +51,15 @@ if sys.argv[1] == "give-back":
 else:
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     become_nobody()
-    print(Priority(job).scheduling, "fifo", policy(), sep=",")
+    print(Priority(job, isolated=job.cores).scheduling, "fifo", policy(), sep=",")
+"""
+#: What a worker gets on a core that is not isolated.
+ELSEWHERE = """
+import sys
+from edgeperf.agent.run.jobs import decode_job
+from edgeperf.agent.run.priority import Priority
+
+print(Priority(decode_job(sys.stdin.buffer.readline()), isolated=()).scheduling)
 """
 #: How much of its memory is locked, as a worker does it for one test.
 LOCKING = """
@@ -166,6 +174,11 @@ def test_priority_is_given_back_without_any_capability(when: str) -> None:
     assert (scheduling, taken, left) == ("fifo", "fifo", "normal")
 
 
+def test_priority_is_not_taken_where_others_belong() -> None:
+    """Whoever starves beside a real-time worker is let in for tens of milliseconds at once."""
+    assert asked(ELSEWHERE, job()).startswith("normal (its core is not isolated")
+
+
 @TWO_CORES
 def test_priority_is_recorded(product: "Product") -> None:
     """A worker on a core of its own is real-time, or not, as the kernel has it, and why not."""
@@ -175,7 +188,7 @@ def test_priority_is_recorded(product: "Product") -> None:
     (leader,) = workers(running.finish())
     assert (leader.scheduling == "fifo") == bool(policy & os.SCHED_FIFO)
     if leader.scheduling != "fifo":
-        allowed = ("kernels before 6.12", "the system sets no limit")
+        allowed = ("kernels before 6.12", "the system sets no limit", "its core is not isolated")
         reasons = allowed if may_be_realtime() else (*allowed, "not permitted")
         assert leader.scheduling.startswith(tuple(f"normal ({why}" for why in reasons))
 

@@ -4,9 +4,9 @@ They keep others off the core and out of the memory, which shortens the slowest 
 does not move the median. Neither is ever needed, and what came of it is in the result.
 
 The trap: a real-time process that never sleeps starves whatever else belongs on its core,
-and kernels before 6.12 stop it for 50 ms in every second, wanted or not, which would cost
-5 % of the throughput. So it is only taken on a core that is not for housekeeping, for the
-time of the test, on a kernel that steps in only when somebody starves.
+if only the kernel's own threads, and the kernel then gives those 50 ms in every second, in
+one piece: queries of 25 to 50 ms, worse than what was to be kept away. Kernels before 6.12
+do so wanted or not. So it is only taken on isolated cores, where nothing else belongs.
 """
 
 import ctypes
@@ -14,8 +14,10 @@ import os
 import platform
 import re
 import resource
+from collections.abc import Collection
 from pathlib import Path
 
+from edgeperf.agent.board import core_limits
 from edgeperf.agent.run.jobs import WorkerJob
 
 #: The lowest real-time priority: above every ordinary process, below the kernel's own.
@@ -33,12 +35,18 @@ _CAP_IPC_LOCK = 14
 class Priority:
     """Whether a worker may have real-time priority; taking it and giving it back.
 
+    Args:
+        job: The worker's.
+        isolated: Cores that the kernel keeps free; None asks it.
+
     Attributes:
         scheduling: ``fifo``, or ``normal`` and why.
     """
 
-    def __init__(self, job: WorkerJob) -> None:
-        why_not = _against(job) or _forbidden()
+    def __init__(self, job: WorkerJob, isolated: Collection[int] | None = None) -> None:
+        if isolated is None:
+            isolated = core_limits().isolated
+        why_not = _against(job, isolated) or _forbidden()
         self.scheduling = f"normal ({why_not})" if why_not else "fifo"
         self._may = not why_not
 
@@ -53,13 +61,17 @@ class Priority:
             os.sched_setscheduler(0, os.SCHED_OTHER | _ALONE, os.sched_param(0))
 
 
-def _against(job: WorkerJob) -> str:
+def _against(job: WorkerJob, isolated: Collection[int]) -> str:
     """Return what speaks against it, empty when nothing does."""
     others = {*job.housekeeping, *(() if job.issuing == job.cores else job.issuing)}
     reasons = (
         (not job.realtime, "as asked"),
         (job.load.accuracy, "accuracy is not timed"),
         (bool(others & set(job.cores)), "its core has other work of the run to do"),
+        (
+            not set(job.cores) <= set(isolated),
+            "its core is not isolated: who starves there cuts in",
+        ),
         (job.sut.threads > 1, "the runtime's own threads would wait behind it"),
         (_kernel() < _FIRST_KERNEL, "kernels before 6.12 stop it for 50 ms each second"),
         (_limit_us() <= 0, "the system sets no limit to real-time work"),
