@@ -207,7 +207,8 @@ def _read_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a token"
         raise ClientInputError(
-            f"token {path}: {reason}; run this where the coordinator is, or give --token-file"
+            f"token {path}: {reason}; run this where the coordinator is, or say with"
+            " `edgeperf fleet --token-file` where the token is"
         ) from error
 
 

@@ -33,6 +33,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from edgeperf import InputError
 from edgeperf.agent.link import (
+    BoardFile,
     Identity,
     LinkError,
     LinkInputError,
@@ -40,6 +41,7 @@ from edgeperf.agent.link import (
     check_broker,
     read_board_file,
     read_identity,
+    read_settings,
     write_identity,
 )
 from edgeperf.agent.link.join import broker_from
@@ -389,6 +391,14 @@ def test_a_wrong_board_file_names_the_field(tmp_path: Path, text: str, words: st
     path.write_text(text)
     with pytest.raises(LinkInputError, match=words):
         read_board_file(path)
+
+
+def test_a_board_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    """A misspelt name never means "everything is allowed" either."""
+    write_identity(tmp_path, identity_for(1, KEY))
+    assert read_settings(tmp_path, None).board == BoardFile()
+    with pytest.raises(LinkInputError, match=r"--board-file .*nope.toml: no such file"):
+        read_settings(tmp_path, tmp_path / "nope.toml")
 
 
 def test_the_identity_is_for_its_owner_only(tmp_path: Path) -> None:

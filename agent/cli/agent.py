@@ -45,9 +45,10 @@ def enroll(state: Path, coordinator: str, code: str, name: str | None, ca: Path 
 
     identity = enrol(coordinator, code, state=state, device=name, ca=ca)
     broker = identity.broker
+    start = "edgeperf agent" if state == _state_folder(None) else f"edgeperf agent --state {state}"
     click.echo(
         f"{identity.device} joined fleet {identity.fleet}; broker {broker.host}:{broker.port}"
-        f"{' with TLS' if broker.tls else ''}. Start it: edgeperf agent"
+        f"{' with TLS' if broker.tls else ''}. Start it: {start}"
     )
 
 
@@ -74,7 +75,7 @@ def join(state: Path, /, **given: object) -> None:
 
 def _state_folder(state: Path | None) -> Path:
     if state is not None:
-        return state
+        return state.absolute()  # runs have working directories of their own
     import os  # noqa: PLC0415
 
     from edgeperf.agent.link.settings import default_state  # noqa: PLC0415

@@ -213,7 +213,8 @@ class BlobServer:
         except ssl.SSLError as error:
             raise RefusedError(certificate_problem(error, self.url)) from error
         except (ConnectionError, TimeoutError, http.client.HTTPException) as error:
-            raise LinkError(f"{self.url}: {str(error) or type(error).__name__}") from error
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise LinkError(f"{self.url}: {why}; is the coordinator running there?") from error
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 raise

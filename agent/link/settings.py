@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from edgeperf.agent.link.child import RUN_PROGRAM
+from edgeperf.agent.link.errors import LinkInputError
 from edgeperf.agent.link.identity import Identity, read_identity
 from edgeperf.agent.link.policy import BoardFile, read_board_file
 
@@ -73,12 +74,17 @@ def read_settings(state: Path, board_file: Path | None) -> Settings:
 
     Args:
         state: The agent's directory.
-        board_file: The board's file; None is ``board.toml`` in systemd's
-            ``CONFIGURATION_DIRECTORY``, else in *state*.
+        board_file: The board's file, which must be there; None is ``board.toml`` in systemd's
+            ``CONFIGURATION_DIRECTORY``, else in *state*, if there is one.
 
     Raises:
         LinkInputError: The board was never enrolled, or a file is wrong; names the field.
     """
+    if board_file is not None and not board_file.exists():
+        raise LinkInputError(
+            f"--board-file {board_file}: no such file; without it this board would allow all that"
+            " a signed command asks"
+        )
     cache = os.environ.get("EDGEPERF_CACHE")
     configuration = Path(os.environ.get("CONFIGURATION_DIRECTORY", state))
     return Settings(

@@ -32,6 +32,11 @@ class Server:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
+        except socket.gaierror as error:
+            self._socket.close()
+            raise HttpError(
+                f"--listen {host}: {error.strerror}; give an address of this machine"
+            ) from error
         except OSError as error:
             self._socket.close()
             raise HttpError(

@@ -281,15 +281,23 @@ def frozen(typed: Callable[..., Typed], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def real_board(client: Client, tmp_path: Path, until: Any) -> Iterator[str]:
-    """Return the name of a board whose agent serves on this machine."""
+    """Return the name of a board whose agent serves on this machine.
+
+    Its folder is given as a person in it would, by a relative path.
+    """
     state = tmp_path / "agent"
     state.mkdir(mode=0o700)
     code = client.post("/v1/codes", {"board": "real"})["code"]
-    agent = [sys.executable, "-m", "edgeperf", "agent", "--state", str(state)]
+    agent = [sys.executable, "-m", "edgeperf", "agent", "--state", state.name]
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     join = [*agent, "enroll", client.url, "--code", code, "--name", "real"]
-    subprocess.run(join, env=environment, check=True, capture_output=True, timeout=60)
-    with subprocess.Popen(agent, env=environment, stderr=subprocess.DEVNULL) as process:
+    joined = subprocess.run(
+        join, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=60
+    )
+    assert f"Start it: edgeperf agent --state {state}" in joined.stdout
+    with subprocess.Popen(
+        agent, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
+    ) as process:
         until(lambda: client.get("/v1/boards/real")["state"] == "online")
         yield "real"
         process.terminate()
