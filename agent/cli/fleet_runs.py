@@ -228,6 +228,7 @@ def _spec(
     """Return the spec as data, checked; of a frozen one what it runs."""
     spec: dict[str, Any] = {}
     if frozen is not None:
+        _check_beside(spec_file, fields, given)
         spec = dict(frozen["run"])
     elif spec_file is not None:
         try:
@@ -245,6 +246,16 @@ def _spec(
         _put(spec, text)
     spec_from_mapping(spec)
     return spec
+
+
+def _check_beside(spec_file: str | None, fields: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Refuse what a frozen spec holds already: beside it only places may be said."""
+    from edgeperf.agent.freeze.repeating import PLACES  # noqa: PLC0415 - numpy, only here
+
+    said = {name for name, value in given.items() if value is not None}
+    said |= {text.partition("=")[0] for text in fields}
+    if extra := sorted(said - set(PLACES)):
+        raise SpecError(f"--spec {spec_file}: is frozen; leave out {', '.join(extra)}")
 
 
 def _frozen(spec_file: str | None) -> dict[str, Any] | None:

@@ -312,6 +312,10 @@ def test_a_board_holds_a_frozen_spec(
     assert held["state"] == "succeeded", held["error"]
     repeat = held["result"]["repeat"]
     assert repeat["digest"] == spec["digest"]
+    for name, said in (("preset", ("--preset", "fast")), ("threads", ("--set", "threads=2"))):
+        beside = typed("fleet", "run", real_board, "--spec", str(frozen), *said)
+        assert beside.status == 2
+        assert f"is frozen; leave out {name}" in beside.err
     assert not [one for one in repeat["differs"] if one["matters"]]
 
     spec["software"] |= {"runtime_version": "0.1", "edgeperf": "0.0.1"}
