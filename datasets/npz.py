@@ -78,6 +78,23 @@ def read_rows(path: Path, expected: str) -> dict[str, Rows | Array]:
     return rows
 
 
+def read_stored(path: Path, key: str, expected: str) -> Array:
+    """Read an array that lies in an NPZ file as it is, as ``numpy.savez`` leaves it.
+
+    So no more is held in memory than lies on the disk, whatever the file says.
+
+    Raises:
+        DatasetError: As :func:`read_arrays` does; or it is compressed, or one number.
+    """
+    with _opened(path, expected), zipfile.ZipFile(path) as archive:
+        if f"{key}.npy" in archive.namelist():
+            rows = open_rows(path, archive, key)
+            if rows is None:
+                raise ValueError(f"{key} is compressed or has no rows")
+            return rows.whole()
+    raise DatasetError(f"{path}: no array {key!r}; expected {expected}")
+
+
 @contextmanager
 def _opened(path: Path, expected: str) -> Iterator[None]:
     """Turn whatever can be wrong with an NPZ file into one line."""
@@ -90,7 +107,7 @@ def _opened(path: Path, expected: str) -> Iterator[None]:
         if not is_zip:
             raise DatasetError(f"{path}: not an .npz file; expected {expected}")
         yield
-    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, MemoryError) as error:
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, MemoryError) as error:
         raise DatasetError(f"{path}: cannot be read as .npz: {error}") from error
     except (zipfile.BadZipFile, zlib.error) as error:
         raise DatasetError(f"{path}: not an .npz file, or damaged: {error}") from error

@@ -4,8 +4,10 @@
 lie. A compressed file has to be unpacked whole.
 """
 
+import math
 import os
 import struct
+import tokenize
 import weakref
 import zipfile
 from pathlib import Path
@@ -20,6 +22,8 @@ from numpy.typing import NDArray
 _LOCAL_HEADER_BYTES = 30
 _LENGTHS = struct.Struct("<26xHH")
 _BLOCK_BYTES = 1 << 20
+#: What numpy lets through of a header that is no Python literal.
+_NO_LITERAL = (TypeError, RecursionError, SyntaxError, MemoryError, tokenize.TokenError)
 
 
 class Rows:
@@ -49,6 +53,16 @@ class Rows:
         """Return the number of rows."""
         return self.shape[0]
 
+    def whole(self) -> NDArray[Any]:
+        """Read all of it.
+
+        Raises:
+            ValueError: The file became shorter.
+        """
+        with open(self._file, "rb", closefd=False) as stream:
+            flat = np.fromfile(stream, self.dtype, math.prod(self.shape), offset=self._offset)
+        return flat.reshape(self.shape)
+
     def __getitem__(self, index: int) -> NDArray[Any]:
         """Read one row."""
         place = self._offset + index * self._row_bytes
@@ -65,17 +79,21 @@ def open_rows(path: Path, archive: zipfile.ZipFile, name: str) -> Rows | None:
         The array; None where it does not lie in the file row by row.
 
     Raises:
-        ValueError: It is no array, or holds Python objects.
+        ValueError: It is no array, is longer or shorter than it says, or holds Python objects.
         zipfile.BadZipFile: It is damaged.
     """
     info = archive.getinfo(f"{name}.npy")
+    if info.compress_type != zipfile.ZIP_STORED:
+        return None
     with archive.open(info) as member:
         shape, fortran, dtype = _header(member)
         header_bytes = member.tell()
         if dtype.hasobject:
             raise ValueError("holds Python objects")
-        if info.compress_type != zipfile.ZIP_STORED or fortran or not shape:
+        if fortran or not shape:
             return None
+        if min(shape) < 0 or math.prod(shape) * dtype.itemsize != info.file_size - header_bytes:
+            raise ValueError(f"{name} is not as long as it says")
         while member.read(_BLOCK_BYTES):
             pass
     with path.open("rb") as file:
@@ -89,5 +107,8 @@ def _header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     stream: BinaryIO = member
     version = npy.read_magic(stream)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
+    try:
+        shape, fortran, dtype = read(stream)
+    except _NO_LITERAL as error:
+        raise ValueError(f"its header cannot be read: {error}") from error
     return shape, fortran, dtype

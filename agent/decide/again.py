@@ -6,10 +6,8 @@ result has, else they are not the run's. Latency: the interval of a percentile, 
 query.
 """
 
-import hashlib
 import math
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +20,12 @@ from edgeperf.agent.decide.names import COSTS
 from edgeperf.agent.decide.sources import Run
 from edgeperf.agent.result import Tensor
 from edgeperf.datasets import is_task_file, open_task
+from edgeperf.datasets.assets import digest
 from edgeperf.datasets.base import SampleLibrary
 from edgeperf.datasets.metrics.names import bare
 from edgeperf.datasets.metrics.ranking import Costs
 from edgeperf.datasets.metrics.scoring import Extra
+from edgeperf.datasets.npz import read_stored
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
 PREDICTIONS, LATENCIES, TASK = "predictions.npz", "latencies.npz", "task.toml"
@@ -81,14 +81,14 @@ class Again:
 
     def _score(self, run: Run) -> _Scored:
         try:
-            predictions = _array(run, PREDICTIONS, "predictions")
+            predictions = _array(run, PREDICTIONS, "predictions", kinds="biuf")
             library = self._library(run)
             if library is None:
                 return {}
             score = library.score(predictions.astype(np.float32))
         except EdgeperfError as error:
             return Missing(why=f"cannot be scored again here: {error}")
-        except (ValueError, IndexError, KeyError) as error:
+        except (ValueError, IndexError, KeyError, TypeError) as error:
             return Missing(why=f"cannot be scored again: answers and samples do not fit: {error}")
         for name, value in run.result.accuracy.metrics.items():
             here = score.metrics.get(name, value)
@@ -136,11 +136,11 @@ def latency_interval(run: Run, name: str) -> tuple[float | None, float | None]:
     if run.directory is None or share is None or LATENCIES not in run.result.files:
         return None, None
     try:
-        latency_ns = _array(run, LATENCIES, "latency_ns")
+        latency_ns = _array(run, LATENCIES, "latency_ns", kinds="iu")
     except EdgeperfError:
         return None, None
     count = len(latency_ns)
-    if count < 2:  # noqa: PLR2004 - one query has no spread
+    if latency_ns.ndim > 1 or count < 2:  # noqa: PLR2004 - one query has no spread
         return None, None
     if math.isnan(share):
         off = _Z * float(latency_ns.std(ddof=1)) / math.sqrt(count)
@@ -162,21 +162,30 @@ def _share(name: str) -> float | None:
     return float(field[1:].replace("_", ".")) / 100 if field.startswith("p") else None
 
 
-def _array(run: Run, name: str, key: str) -> Array:
+def _array(run: Run, name: str, key: str, *, kinds: str) -> Array:
     """Read an array of a result directory that is what the result says it is.
 
+    That file may still be anything: who made the result made its digest too.
+
+    Args:
+        run: The result.
+        name: Of the file.
+        key: Of the array.
+        kinds: The kinds of numbers it may hold, numpy's letters.
+
     Raises:
-        EdgeperfError: It is not there, or is another.
+        EdgeperfError: It is not there, is another, or no array of numbers.
     """
     path = (run.directory or Path()) / name
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        if digest != run.result.files[name].sha256:
-            raise EdgeperfError(f"{path} is not the file that the result was made with")
-        with np.load(path) as arrays:
-            array: Array = arrays[key]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        sha256, _ = digest(path) if path.is_file() else ("", 0)
+    except OSError as error:
         raise EdgeperfError(f"{path}: cannot be read: {error}") from error
+    if sha256 != run.result.files[name].sha256:
+        raise EdgeperfError(f"{path} is not the file that the result was made with")
+    array = read_stored(path, key, f"numbers {key!r} as a run keeps them")
+    if array.dtype.kind not in kinds:
+        raise EdgeperfError(f"{path}: {key} is {array.dtype}; expected numbers")
     return array
 
 
