@@ -1,5 +1,6 @@
 """Making the missing shards with all cores: processes that are told which, one at a time."""
 
+import contextlib
 import os
 import selectors
 import shutil
@@ -105,9 +106,7 @@ def _no_room(folder: Path, store: Store, missing: Sequence[Shard]) -> str | None
     needed = sum(shard.end - shard.begin for shard in missing) * store.sample_bytes
     try:
         (folder / "seen").mkdir(parents=True, exist_ok=True)
-        for part in [*folder.glob(".*.part"), *(folder / "seen").glob(".*.part")]:
-            if time.time() - part.stat().st_mtime > _STALE_S:
-                part.unlink(missing_ok=True)
+        clean(folder)
         free = shutil.disk_usage(folder).free
     except OSError as error:
         return f"preprocessed samples are not stored: {folder}: {error.strerror}"
@@ -117,6 +116,14 @@ def _no_room(folder: Path, store: Store, missing: Sequence[Shard]) -> str | None
             f" and {free / 1e9:.1f} GB are free (1 GB stays); EDGEPERF_CACHE names another place"
         )
     return None
+
+
+def clean(folder: Path) -> None:
+    """Remove what runs left that were killed; another run may be doing the same."""
+    for part in [*folder.glob(".*.part"), *(folder / "seen").glob(".*.part")]:
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - part.stat().st_mtime > _STALE_S:
+                part.unlink()
 
 
 def _build(
