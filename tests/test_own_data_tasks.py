@@ -288,6 +288,8 @@ LOOKS = [
         ('gate = "recal"', "gate = recal: no metric of such answers; there are top1, .*recall@"),
         ('gate = "mAP"', "gate = mAP: no metric of such answers"),
         ('gate = "recall@precision=0.90"', "write recall@precision=0.9"),
+        ('gate = "recall@precision=0.9.1"', "no metric of such answers"),
+        ('gate = "recall@precision=."', "no metric of such answers"),
         ('gate = "precision@recall=1.5"', "expected a number above 0, up to 1"),
         ('gate = "cost"', r"\[metric\] costs: say what a miss"),
     ],

@@ -17,7 +17,7 @@ _KNOWN = {
     "text": ("word_accuracy", "wer", "cer"),
     "segments": ("dice",),
 }
-_POINT = re.compile(r"(recall@precision|precision@recall)=([0-9.]+)(\[.*\])?")
+_POINT = re.compile(r"(recall@precision|precision@recall)=([0-9]+\.?[0-9]*|\.[0-9]+)(\[.*\])?")
 
 
 def bare(name: str) -> str:
