@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from edgeperf.agent.freeze.board_checks import meter_findings
 from edgeperf.agent.freeze.document import (
     Clock,
     Execution,
@@ -209,3 +210,16 @@ def test_what_it_cannot_read_is_named(change: dict[str, Any], words: str) -> Non
     with pytest.raises(SpecError) as caught:
         frozen_from_json(json.dumps(DOCUMENT | change).encode(), where="here")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("port", ["/dev/null", "/no/such/place"])
+def test_a_port_that_only_the_spec_names_is_not_looked_for(port: str) -> None:
+    """Whether a file is there is not for who sent the spec to know; the meter is missing."""
+    run = msgspec.structs.replace(SPEC.run, meter=f"ina226:{port},shunt=0.01")
+    spec = msgspec.structs.replace(SPEC, run=run)
+    (found,) = meter_findings(spec, SPEC.run)
+    assert (found.where, found.found, found.is_held) == ("kind and settings", "none", False)
+    assert port not in str(found)
+    named = list(meter_findings(spec, run))
+    assert named[0].is_held
+    assert len(named) == 1 + (port == "/no/such/place")

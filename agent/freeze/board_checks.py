@@ -161,17 +161,27 @@ def _tuner(spec: FrozenSpec, run: RunSpec, root: Path) -> Iterator[Finding]:
 
 
 def meter_findings(spec: FrozenSpec, run: RunSpec) -> Iterator[Finding]:
-    """Compare the meter's kind and settings, not its port, and see that the port is there."""
+    """Compare the meter's kind and settings, not its port, and see that the port is there.
+
+    A port that only the spec names is another board's, and looked for nowhere: who sends a
+    spec must not learn from the answer which files there are.
+    """
     if spec.run.meter is None:
         if run.meter is not None:
             yield Finding("meter", run.meter, "none", run.meter, "leave --meter out")
         return
-    asked, here = parse_meter_spec(spec.run.meter), parse_meter_spec(run.meter or spec.run.meter)
     advice = "name this board's with --meter; edgeperf meter ls lists them"
-    expected, found = (
-        ",".join([meter.kind, *(f"{key}={value}" for key, value in sorted(meter.options.items()))])
-        for meter in (asked, here)
-    )
-    yield Finding("meter", "kind and settings", expected, found, advice)
+    expected = _meter_word(spec.run.meter)
+    if run.meter is None:
+        yield Finding("meter", "kind and settings", expected, "none", advice)
+        return
+    here = parse_meter_spec(run.meter)
+    yield Finding("meter", "kind and settings", expected, _meter_word(run.meter), advice)
     if here.port.startswith("/") and not Path(here.port).exists():
         yield Finding("meter", here.port, "a meter", "no such port", advice, cannot=True)
+
+
+def _meter_word(text: str) -> str:
+    meter = parse_meter_spec(text)
+    options = (f"{key}={value}" for key, value in sorted(meter.options.items()))
+    return ",".join([meter.kind, *options])
