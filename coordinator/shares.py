@@ -18,6 +18,10 @@ from edgeperf.coordinator.store import Store, results
 GIB = 1024**3
 #: Of a board's share, without a result that names it.
 AHEAD_BYTES = 256 * 1024**2
+#: So many blobs of that kind, however small.
+AHEAD_BLOBS = 1000
+#: What a blob takes of a disk at the least, however small.
+BLOCK_BYTES = 4096
 
 
 class BlobUnlistedError(EdgeperfError):
@@ -32,6 +36,7 @@ class Shares:
         blobs: Knows which file is here.
         board_bytes: What one board may have here.
         ahead_bytes: What of that no result needs to name.
+        ahead_blobs: In how many blobs.
     """
 
     def __init__(
@@ -41,11 +46,13 @@ class Shares:
         *,
         board_bytes: int,
         ahead_bytes: int = AHEAD_BYTES,
+        ahead_blobs: int = AHEAD_BLOBS,
     ) -> None:
         self._store = store
         self._blobs = blobs
         self._board_bytes = board_bytes
         self._ahead_bytes = ahead_bytes
+        self._ahead_blobs = ahead_blobs
         self._used: dict[str, int] = {}
         self._ahead: dict[str, dict[str, int]] = defaultdict(dict)
         self._lock = threading.Lock()
@@ -67,15 +74,18 @@ class Shares:
         if self._blobs.size(sha256) is not None:  # nothing will be written
             yield
             return
-        with self._lock:
-            self._admit(board, sha256, size_bytes)
+        kept = self._blobs.offset(sha256)
+        taken = _on_disk(kept + size_bytes) - _on_disk(kept)
+        if taken:
+            with self._lock:
+                self._admit(board, sha256, taken)
         try:
             yield
         except BlobDigestError:  # all of it was thrown away
-            self._give_back(board, sha256, total)
+            self._give_back(board, sha256, _on_disk(total))
             raise
         except EdgeperfError:
-            self._give_back(board, sha256, size_bytes)
+            self._give_back(board, sha256, taken)
             raise
 
     def _admit(self, board: str, sha256: str, size_bytes: int) -> None:
@@ -87,20 +97,26 @@ class Shares:
             )
         if not self._is_listed(board, sha256):
             ahead = self._ahead[board]
-            if sum(ahead.values()) + size_bytes > self._ahead_bytes:
+            if self._is_too_much(ahead, sha256, size_bytes):
                 for known in [one for one in ahead if self._is_listed(board, one)]:
                     del ahead[known]
-            if sum(ahead.values()) + size_bytes > self._ahead_bytes:
+            if self._is_too_much(ahead, sha256, size_bytes):
                 raise BlobUnlistedError(f"blob {sha256}: no result of board {board} names it yet")
             ahead[sha256] = ahead.get(sha256, 0) + size_bytes
         self._used[board] = used + size_bytes
+
+    def _is_too_much(self, ahead: dict[str, int], sha256: str, size_bytes: int) -> bool:
+        return sum(ahead.values()) + size_bytes > self._ahead_bytes or (
+            sha256 not in ahead and len(ahead) >= self._ahead_blobs
+        )
 
     def _give_back(self, board: str, sha256: str, size_bytes: int) -> None:
         with self._lock:
             self._used[board] = max(0, self._used.get(board, 0) - size_bytes)
             ahead = self._ahead[board]
-            if sha256 in ahead:
-                ahead[sha256] = max(0, ahead[sha256] - size_bytes)
+            left = ahead.pop(sha256, 0) - size_bytes
+            if left > 0:
+                ahead[sha256] = left
 
     def _is_listed(self, board: str, sha256: str) -> bool:
         with self._store.reading() as connection:
@@ -109,4 +125,9 @@ class Shares:
     def _listed(self, board: str) -> int:
         with self._store.reading() as connection:
             digests = results.listed(connection, board)
-        return sum(self._blobs.size(sha256) or 0 for sha256 in digests)
+        return sum(_on_disk(self._blobs.size(sha256) or 0) for sha256 in digests)
+
+
+def _on_disk(size_bytes: int) -> int:
+    """Return what a blob of that size counts as; one that is not there is nothing."""
+    return max(BLOCK_BYTES, size_bytes) if size_bytes else 0
