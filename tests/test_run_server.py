@@ -3,12 +3,17 @@
 import contextlib
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from edgeperf.agent.events import Phase
+from edgeperf.agent.result import Thread, Worker
+from edgeperf.agent.run.facts import escaped_threads
+from edgeperf.agent.run.layout import Layout
+from edgeperf.agent.run.measure import Measurement
 
 if TYPE_CHECKING:
     from conftest import Product
@@ -31,6 +36,7 @@ def test_every_query_is_answered_once(product: "Product", bound_ms: str) -> None
     rate = ("--target-qps", "2000", "--min-duration", "0.5")
     outcome = product.run(*SERVER, "--target-latency", bound_ms, *rate)
     assert outcome.code in (0, 1), outcome.stderr
+    assert "affinity" not in outcome.reasons
     result = outcome.result
     assert result.accuracy.metrics["top1"] == pytest.approx(0.9778, abs=0.0001)
     performance = result.performance
@@ -83,3 +89,22 @@ def test_one_worker_that_hangs_is_noticed_while_the_other_goes_on(
     assert outcome.reasons["worker-hung"] == "invalid"
     assert "worker 1 has not answered its query" in outcome.stdout
     assert outcome.result.performance is None
+
+
+def escaped(*threads: Thread, role: str = "leader") -> list[str] | None:
+    """Return what escaped of a process on core 0, where queries are issued from every core."""
+    test = Measurement(Path("unused"))
+    index = 0 if role == "leader" else 1
+    test.workers = (Worker(index=index, role=role, cores=(0,), threads=threads),)
+    test.issuers = frozenset({100, 103})
+    return escaped_threads(Layout(workers=((0,), (1,)), issuing=(0, 1), housekeeping=(1,)), test)
+
+
+def test_threads_of_the_leader_that_roam_are_seen() -> None:
+    """Queries may be issued from every core; a runtime's pool may not be on all for that."""
+    own = [Thread(tid=tid, name="python", cores=(0, 1)) for tid in (100, 103)]
+    loadgen = Thread(tid=101, name="python", cores=(1,))
+    pool = Thread(tid=102, name="pool", cores=(0, 1))
+    assert escaped(*own, loadgen) == []
+    assert escaped(*own, loadgen, pool) == ["pool (102) of leader 0 on 0,1"]
+    assert escaped(loadgen, role="follower") == ["python (101) of follower 1 on 1"]

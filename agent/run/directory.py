@@ -15,12 +15,15 @@ from types import TracebackType
 
 from edgeperf import EdgeperfError, InputError
 from edgeperf.agent.result import File, Result, result_to_json
+from edgeperf.agent.run.watchdog import StartError
 
 #: Files of a run that are of no use to a reader once it has ended well.
 _SCAFFOLD = ("no-audit.config",)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 #: Room that a run needs at the least: logs, latencies, the result.
 LEAST_FREE_BYTES = 20_000_000
+#: Start, end and latency of each query, 8 bytes each.
+_BYTES_PER_QUERY = 24
 
 
 class OutputError(InputError):
@@ -136,3 +139,21 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_room(directory: Path, queries: int) -> None:
+    """Refuse a test whose times the disk could not hold, before its clock runs.
+
+    Args:
+        directory: Where the test writes.
+        queries: How many times it will keep.
+
+    Raises:
+        StartError: There is too little room.
+    """
+    needed, free = queries * _BYTES_PER_QUERY, shutil.disk_usage(directory).free
+    if needed > free:
+        raise StartError(
+            f"output {directory.parent.parent}: {free / 1e6:.0f} MB free, the times of about"
+            f" {queries:,} queries need {needed / 1e6:.0f} MB; free some or give another --output"
+        )

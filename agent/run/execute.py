@@ -285,7 +285,7 @@ class _Run:
             reasons += clock_reasons(self._accuracy_test.conditions)
         if (test := self._performance_test) is not None:
             reasons += board_reasons(test.conditions, test="performance test")
-            reasons += affinity_reasons(escaped_threads(self._plan, test))
+            reasons += affinity_reasons(escaped_threads(self._plan.layout, test))
         if self._plan.spec.ungated and self._accuracy.passed is False:
             text = "performance is shown although the accuracy gate was missed (--ungated)"
             reasons.append(Reason(code="ungated", severity=Severity.INVALID, text=text))

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from edgeperf.agent.result import Model, ModelPart, Sut, Tensor
+from edgeperf.agent.result import Model, ModelPart, Sut, Tensor, Thread, Worker
 from edgeperf.agent.run.jobs import Prepared
+from edgeperf.agent.run.layout import Layout
 from edgeperf.agent.run.measure import Measurement
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.provenance import companions
@@ -66,19 +67,30 @@ def sut_of(plan: Plan, prepared: Prepared, test: Measurement) -> Sut:
     )
 
 
-def escaped_threads(plan: Plan, test: Measurement) -> list[str] | None:
+def escaped_threads(layout: Layout, test: Measurement) -> list[str] | None:
     """Return the threads that may run where neither their worker nor LoadGen's own may.
 
-    None where the test was too short to look at them.
+    Only those that issue and complete may be where queries are issued from: in Server that
+    may be every core, and a thread that its runtime let loose would pass for one of them.
+
+    Returns:
+        Each in words; None where the test was too short to look at them.
     """
     if not test.workers:
         return None
-    loadgen = {*plan.layout.housekeeping, *plan.layout.issuing}
+
+    def may(worker: Worker, thread: Thread) -> set[int]:
+        """Return where a thread may be besides the cores of its worker."""
+        if worker.index:
+            return set()
+        issuer = thread.tid in test.issuers
+        return {*layout.housekeeping, *(layout.issuing if issuer else ())}
+
     return [
         f"{thread.name} ({thread.tid}) of {worker.role} {worker.index} on"
         f" {','.join(map(str, thread.cores))}"
         for worker in test.workers
         for thread in worker.threads
         if not set(thread.cores) <= set(worker.cores)
-        and not (worker.index == 0 and set(thread.cores) <= loadgen)
+        and not set(thread.cores) <= may(worker, thread)
     ]

@@ -5,7 +5,6 @@ it wakes a few times a second, on the housekeeping core, to look at one counter.
 """
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from edgeperf import InputError
 from edgeperf.agent.board import Sampler, WindowConditions, threads_of
 from edgeperf.agent.board.sampler import Sample
 from edgeperf.agent.result import Reason, Severity, Thread, Worker
+from edgeperf.agent.run.directory import check_room
 from edgeperf.agent.run.jobs import (
     Calibrated,
     Done,
@@ -34,14 +34,19 @@ from edgeperf.agent.run.memory import map_fields
 from edgeperf.agent.run.plan import Plan
 from edgeperf.agent.run.preparation import LOAD_S
 from edgeperf.agent.run.process import Child, ChildDiedError, Children, Deadline, child_environment
-from edgeperf.agent.run.shared import PROGRESS, SERVED, Answers, control_fields, latency_fields
+from edgeperf.agent.run.shared import (
+    COMPLETER,
+    PROGRESS,
+    SERVED,
+    Answers,
+    control_fields,
+    latency_fields,
+)
 from edgeperf.agent.run.watchdog import SCORE_S, HungError, StartError, Watchdog
 from edgeperf.agent.run.wiring import Wiring, wired
 from edgeperf.backends.base import RuntimeInfo
 
 _POLL_S = 0.1
-#: Start, end and latency of each query, 8 bytes each.
-_DISK_BYTES_PER_QUERY = 24
 _SAMPLE_S = 1.0
 
 #: Told percent, seconds left, and the hottest temperature in °C; None where unknown.
@@ -58,6 +63,7 @@ class Measurement:
         problem: Why it did not.
         info: What really ran.
         workers: The processes, with every thread's real affinity.
+        issuers: Ids of the leader's threads that issue queries and complete them.
         conditions: The board during the test; None when it ended too early to tell.
         series: Temperatures and frequencies over the test.
         start_ns: Start of each query, CLOCK_MONOTONIC; as far as the test came.
@@ -72,6 +78,7 @@ class Measurement:
         self.problem: Reason | None = None
         self.info: RuntimeInfo | None = None
         self.workers: tuple[Worker, ...] = ()
+        self.issuers: frozenset[int] = frozenset()
         self.conditions: WindowConditions | None = None
         self.series: tuple[Sample, ...] = ()
         self.start_ns: NDArray[np.int64] = np.empty(0, np.int64)
@@ -206,7 +213,7 @@ class _Test:
                 _raise_failure(message)
             self._spoil("worker-failed", f"{child.role} failed while the clock ran: {message.text}")
         elif isinstance(message, Calibrated):
-            _check_disk(self._left.directory, message.expected_queries)
+            check_room(self._left.directory, message.expected_queries)
             self._left.calibrated = message
             used = {core for job in self._roles.values() for core in job.cores}
             self._sampler = Sampler(cores=used, pids=[os.getpid(), *children.pids])
@@ -261,6 +268,8 @@ class _Test:
         )
         if all(worker.threads for worker in seen):
             self._left.workers = seen
+            leader = next(child.pid for child, job in self._roles.items() if job.index == 0)
+            self._left.issuers = frozenset({leader, int(self._words[COMPLETER])})
 
     def collect(self) -> Measurement:
         """Copy what the workers left in the shared blocks."""
@@ -275,16 +284,6 @@ class _Test:
         peaks = {self._roles[child].index: peak for child, peak in self._peak_rss.items()}
         left.workers = tuple(_with_peak(worker, peaks) for worker in left.workers)
         return left
-
-
-def _check_disk(directory: Path, queries: int) -> None:
-    """Refuse a test whose times the disk could not hold, before its clock runs."""
-    needed, free = queries * _DISK_BYTES_PER_QUERY, shutil.disk_usage(directory).free
-    if needed > free:
-        raise StartError(
-            f"output {directory.parent.parent}: {free / 1e6:.0f} MB free, the times of about"
-            f" {queries:,} queries need {needed / 1e6:.0f} MB; free some or give another --output"
-        )
 
 
 def _with_peak(worker: Worker, peaks: dict[int, int]) -> Worker:

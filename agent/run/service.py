@@ -21,7 +21,7 @@ import mlperf_loadgen as lg
 from edgeperf.agent.run.harness import empty_ns
 from edgeperf.agent.run.jobs import WorkerJob
 from edgeperf.agent.run.priority import Priority
-from edgeperf.agent.run.shared import PROGRESS, Shared
+from edgeperf.agent.run.shared import COMPLETER, PROGRESS, Shared
 from edgeperf.agent.run.sut import Responses
 from edgeperf.agent.run.team import LAST, NOTHING, Member, Team, unpack_answers
 
@@ -132,6 +132,7 @@ class Service:
     def _complete(self) -> None:
         os.sched_setaffinity(0, self._job.issuing)
         words, end_ns = self._shared.words, self._shared.end_ns
+        words[COMPLETER] = threading.get_native_id()
         responses, answers = Responses(self._shared).to, self._job.wiring.answers[0]
         while (raw := os.read(answers, _READ_BYTES)) != LAST:
             ids, indices, numbers = zip(*unpack_answers(raw), strict=True)

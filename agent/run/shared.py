@@ -11,6 +11,8 @@ from edgeperf.agent.run.memory import Field, map_fields
 
 #: Places in the array of control words.
 PROGRESS, GENERATION, COUNT, MODE, CHUNK, CALL, COMPLETING, DONE = range(8)
+#: Thread id of the leader's thread that completes what followers answer; nought without one.
+COMPLETER = 8
 #: From here one word per worker: Server queries that it began and ended; odd while it infers.
 SERVED = 512
 
