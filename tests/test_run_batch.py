@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeperf.agent.run.batch import Batch, ManyAnswers
+from edgeperf.agent.run.batch import Batch, ManyAnswers, alike
 from edgeperf.backends import open_backend
 from edgeperf.backends.base import ModelError, SessionOptions
+from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
 if TYPE_CHECKING:
     from conftest import Product
@@ -111,3 +112,45 @@ def test_output_without_a_place_for_each_sample_is_refused() -> None:
     session.results = (np.zeros((1, 1), np.float32),)
     with pytest.raises(ModelError, match="no answer for each sample"):
         Batch(session, [np.zeros((2, 1, 1), np.float32)], 2)
+
+
+INF, NAN = np.inf, np.nan
+QUANTISED = Quantisation(scale=0.1, zero_point=0)
+
+
+@pytest.mark.parametrize(
+    ("alone", "among", "dtype", "quantisation", "same"),
+    [
+        pytest.param([1.0, -2.0], [1.03, -2.03], "float32", None, True, id="rounding"),
+        pytest.param([1.0, -2.0], [1.0, -2.05], "float32", None, False, id="other values"),
+        pytest.param([1.0, -2.0], [1.0, -2.05], "float16", None, False, id="half precision"),
+        pytest.param([0.0], [0.001], "float32", None, False, id="something for nothing"),
+        pytest.param([INF, 1.0], [INF, 1.01], "float32", None, True, id="infinite alike"),
+        pytest.param([INF, 1.0], [INF, 900.0], "float32", None, False, id="beside an infinity"),
+        pytest.param([INF, 1.0], [1.0, INF], "float32", None, False, id="infinite elsewhere"),
+        pytest.param([INF, 1.0], [-INF, 1.0], "float32", None, False, id="other infinity"),
+        pytest.param([1.0, 2.0], [INF, 2.0], "float32", None, False, id="newly infinite"),
+        pytest.param([NAN, 1.0], [NAN, 1.0], "float32", None, True, id="NaN alike"),
+        pytest.param([NAN, 1.0], [1.0, NAN], "float32", None, False, id="NaN elsewhere"),
+        pytest.param([7, -9], [9, -11], "int8", QUANTISED, True, id="two steps"),
+        pytest.param([7, -9], [10, -9], "int8", QUANTISED, False, id="three steps"),
+        pytest.param([200, 0], [203, 4], "uint8", QUANTISED, True, id="2 % of the largest"),
+        pytest.param([3], [3], "int64", None, True, id="same class"),
+        pytest.param([3], [5], "int64", None, False, id="other class"),
+        pytest.param([900], [901], "int32", None, False, id="next class"),
+        pytest.param([3], [4], "int32", QUANTISED, False, id="no quantised type"),
+        pytest.param([0, 0, 0], [1, 1, 1], "uint8", None, False, id="other mask"),
+        pytest.param([False], [True], "bool", None, False, id="other bit"),
+        pytest.param([1.0], [1.0, 1.0], "float32", None, False, id="other shape"),
+    ],
+)
+def test_answers_of_a_batch_are_held_to_single_ones(
+    alone: list[float],
+    among: list[float],
+    dtype: str,
+    quantisation: Quantisation | None,
+    same: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Real values may be rounded otherwise; classes, masks and infinities are what they are."""
+    spec = TensorSpec(name="y", shape=(1, len(alone)), dtype=dtype, quantisation=quantisation)
+    assert alike(spec, np.array([alone], dtype), np.array([among], dtype)) is same

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from edgeperf.agent.run.answer import Each, load_session
 from edgeperf.agent.run.jobs import SutPlan
 from edgeperf.backends.base import Array, ModelError, Session
+from edgeperf.datasets.tensors import TensorSpec
 
 #: Sizes that ``auto`` tries, in order.
 SIZES = (2, 4, 8, 16, 32, 64)
@@ -22,8 +23,10 @@ SIZES = (2, 4, 8, 16, 32, 64)
 _NEARLY = 0.98
 _TRY_NS = 150_000_000
 _FEWEST_TRIES = 3
-#: How far answers of a batch may be from single ones, as a share of the largest value.
+#: How far answers of a batch may be from single ones, as a share of the largest value ...
 _TOLERANCE = 0.02
+#: ... and where they are stored in steps, as so many of these.
+_STEPS = 2.0
 
 
 class Batch:
@@ -141,7 +144,7 @@ def _checked(sut: SutPlan, size: int, single: Session, inputs: Sequence[NDArray[
     batch.infer(batch.first)
     for place in (0, size - 1):
         single.infer(int(batch.first[place]))
-        if not all(map(_alike, single.results, batch.results[place])):
+        if not all(map(alike, single.outputs, single.results, batch.results[place])):
             raise ModelError(
                 f"--batch {size}: the model answers a sample otherwise than alone; its first axis"
                 " is no batch"
@@ -149,15 +152,27 @@ def _checked(sut: SutPlan, size: int, single: Session, inputs: Sequence[NDArray[
     return batch
 
 
-def _alike(alone: Array, among: Array) -> bool:
+def alike(spec: TensorSpec, alone: Array, among: Array) -> bool:
+    """Return whether an answer among others is the one that was given alone.
+
+    Real values, stored as such or quantised, may differ as rounding does; infinity and NaN
+    must be where they were. Whole numbers that stand for nothing but themselves (classes,
+    counts, masks) must be the same.
+
+    Args:
+        spec: The output.
+        alone: Answer to one sample, batch of one.
+        among: Answer to the same sample in a batch, likewise.
+    """
     if alone.shape != among.shape:
         return False
+    quantised = spec.quantisation is not None and alone.dtype in (np.int8, np.uint8)
+    if alone.dtype.kind != "f" and not quantised:
+        return np.array_equal(alone, among)
     one, other = alone.astype(np.float64), among.astype(np.float64)
-    step = 2.0 if alone.dtype.kind in "iu" else 0.0
-    most = float(np.abs(one).max(initial=0.0))
-    return bool(
-        np.allclose(one, other, rtol=0.0, atol=max(step, _TOLERANCE * most), equal_nan=True)
-    )
+    most = float(np.abs(one[np.isfinite(one)]).max(initial=0.0))
+    most_off = max(_STEPS if quantised else 0.0, _TOLERANCE * most)
+    return bool(np.allclose(one, other, rtol=0.0, atol=most_off, equal_nan=True))
 
 
 def _rate(infer: Callable[[], None], size: int) -> float:
