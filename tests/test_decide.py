@@ -184,6 +184,32 @@ def test_settings_tell_configurations_apart(tmp_path: Path) -> None:
     ]
 
 
+def got(scheduling: str, *, locked: bool) -> Result:
+    """Return a result whose worker got that of the system."""
+    result = made()
+    assert result.sut is not None
+    (worker,) = result.sut.workers
+    worker = msgspec.structs.replace(worker, scheduling=scheduling, memory_locked=locked)
+    sut = msgspec.structs.replace(result.sut, workers=(worker,))
+    return msgspec.structs.replace(result, sut=sut)
+
+
+def test_what_the_system_gave_tells_configurations_apart(tmp_path: Path) -> None:
+    """Real-time priority and locked memory move the tail: no repeats; why not, does not."""
+    results = [
+        got("fifo", locked=True),
+        got("normal (not permitted)", locked=True),
+        got("normal (as asked)", locked=True),
+        got("fifo", locked=False),
+    ]
+    group = only(decided(tmp_path, results, "p99<20ms"))
+    assert sorted(one.settings for one in group.candidates) == [
+        ("priority fifo", "memory locked false"),
+        ("priority fifo", "memory locked true"),
+        ("priority normal", "memory locked true"),
+    ]
+
+
 def test_same_name_of_two_models_is_no_repeat(tmp_path: Path) -> None:
     """The file's digest is the model's identity, and is shown where names do not tell."""
     first = made()

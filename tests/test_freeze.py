@@ -226,6 +226,33 @@ def test_what_really_runs_is_held(desk: Product) -> None:
     assert "number of samples: expected 3, found 360" in lines["data"]
 
 
+def test_what_the_system_gives_to_workers_is_held(desk: Product) -> None:
+    """Priority and locked memory move the slowest queries; what was got then is got again."""
+    execution = document_of(desk)["execution"]
+    assert execution["scheduling"] in (["fifo"], ["normal"])
+    other = {"fifo": "normal", "normal": "fifo"}[execution["scheduling"][0]]
+    put(desk, {"execution.scheduling": [other]})
+    line = refused(desk.run("--spec", "spec.json"))["execution"]
+    assert f"priority of the workers: expected {other}, found {execution['scheduling'][0]};" in line
+    locked = execution["memory_locked"][0]
+    was = {"execution.scheduling": execution["scheduling"]}
+    put(desk, {**was, "execution.memory_locked": [not locked]})
+    line = refused(desk.run("--spec", "spec.json"))["execution"]
+    assert f"memory of the workers locked: expected {not locked}, found {locked};" in line
+    outcome = desk.run("--spec", "spec.json", "--allow", "execution")
+    assert outcome.reasons["not-as-frozen"] == "suspect"
+
+
+def test_what_an_older_spec_did_not_record_is_not_held(desk: Product) -> None:
+    """A spec without priority and locked memory is intact, and says nothing about them."""
+    execution = document_of(desk)["execution"]
+    known = {key: execution[key] for key in execution if key not in ("scheduling", "memory_locked")}
+    put(desk, {"execution": known})
+    outcome = desk.run("--spec", "spec.json")
+    assert outcome.code in (0, 1), outcome.stderr
+    assert "not-as-frozen" not in outcome.reasons
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

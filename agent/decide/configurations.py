@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from edgeperf.agent.decide.sources import Run
-from edgeperf.agent.result import Result
+from edgeperf.agent.result import Result, Sut
 
 #: What an arena is made of: what ``--across`` may leave out.
 ARENA = ("task", "samples", "scenario", "length")
@@ -130,6 +130,16 @@ def _settings(result: Result) -> dict[str, str]:
         "batch": str(sut.batch),
         "options": _word(sut.options),
         "timed": ", ".join(sut.timed),
+        **_got(result, sut),
+    }
+
+
+def _got(result: Result, sut: Sut) -> dict[str, str]:
+    """Return what the system gave to the workers, which only a performance test asks for."""
+    workers = sut.workers if result.performance is not None else ()
+    return {
+        "priority": " | ".join(worker.policy for worker in workers),
+        "memory locked": " | ".join(_word(worker.memory_locked) for worker in workers),
     }
 
 

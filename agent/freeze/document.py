@@ -71,7 +71,11 @@ class Software(_Part, frozen=True, kw_only=True):
 
 
 class Execution(_Part, frozen=True, kw_only=True):
-    """What really ran, as the runtime told: not what was asked, which is in ``run``."""
+    """What really ran, as runtime and workers told: not what was asked, which is in ``run``.
+
+    ``scheduling`` (``fifo`` or ``normal``) and ``memory_locked`` are what each worker of the
+    performance test got, the leader first; None where nobody recorded it.
+    """
 
     device: str
     precision: str
@@ -79,6 +83,8 @@ class Execution(_Part, frozen=True, kw_only=True):
     options: dict[str, str]
     input_copy: str
     batch: int
+    scheduling: tuple[str, ...] | None = None
+    memory_locked: tuple[bool, ...] | None = None
 
 
 class Machine(_Part, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ def freeze(result: Result, *, where: str) -> FrozenSpec:
             task=_task(result, asked),
             data=data,
             software=software_of(board, sut, result.edgeperf, result.packages),
-            execution=execution_of(sut),
+            execution=execution_of(sut, timed=result.performance is not None),
             workers=tuple(worker.cores for worker in sut.workers),
             machine=machine_of(board),
             clocks=clocks_of(board, run),
@@ -142,8 +142,15 @@ def software_of(board: BoardInfo, sut: Sut, edgeperf: str, packages: dict[str, s
     )
 
 
-def execution_of(sut: Sut) -> Execution:
-    """Return what really ran."""
+def execution_of(sut: Sut, *, timed: bool) -> Execution:
+    """Return what really ran.
+
+    Args:
+        sut: What ran.
+        timed: Whether its workers are those of a performance test; only these take priority
+            and lock memory.
+    """
+    recorded = timed and all(worker.policy for worker in sut.workers)
     return Execution(
         device=sut.device,
         precision=sut.precision,
@@ -151,6 +158,8 @@ def execution_of(sut: Sut) -> Execution:
         options=sut.options,
         input_copy=sut.input_copy,
         batch=sut.batch,
+        scheduling=tuple(worker.policy for worker in sut.workers) if recorded else None,
+        memory_locked=tuple(worker.memory_locked for worker in sut.workers) if recorded else None,
     )
 
 

@@ -1,7 +1,8 @@
 """Holding a run to a frozen spec: every condition is looked at, and all refusals are told at once.
 
 What only the loaded model tells (options in force, precision, number of samples) is looked
-at a second time in the run itself, before any clock runs.
+at a second time in the run itself, before any clock runs; what the system gives to its
+workers (priority, locked memory) a third time, when those of the performance test are there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,8 @@ from edgeperf.agent.freeze.document import Execution, FrozenFile, FrozenSpec
 from edgeperf.agent.freeze.file_checks import file_findings
 from edgeperf.agent.freeze.findings import Finding, NotHeldError, refusals
 from edgeperf.agent.freeze.software_checks import software_findings
-from edgeperf.agent.result import Repeat
-from edgeperf.agent.run.jobs import Prepared
+from edgeperf.agent.result import Repeat, policy_of
+from edgeperf.agent.run.jobs import Prepared, Ready
 from edgeperf.agent.spec import RunSpec, SpecError, spec_from_mapping
 from edgeperf.datasets.catalogue import find_model
 
@@ -101,10 +102,11 @@ class HeldToSpec:
         self.run = run
         self._file = file
         self._allowed = allowed
-        self._findings = inspect(file, run)
-        self._refuse(self._findings)
+        self._findings: list[Finding] = []
+        self._hold(inspect(file, run))
 
-    def _refuse(self, findings: Sequence[Finding]) -> None:
+    def _hold(self, findings: Sequence[Finding]) -> None:
+        self._findings += findings
         if refused := refusals(findings, self._allowed):
             raise NotHeldError(self._file.where, refused)
 
@@ -114,15 +116,24 @@ class HeldToSpec:
         Raises:
             NotHeldError: It is something else, and nobody allowed that.
         """
-        loaded = loaded_findings(self._file.spec, prepared)
-        self._refuse(loaded)
+        self._hold(loaded_findings(self._file.spec, prepared))
+        return self._repeat()
+
+    def started(self, workers: Sequence[Ready]) -> Repeat:
+        """Lay what the workers of the performance test got beside the spec.
+
+        Raises:
+            NotHeldError: As above.
+        """
+        self._hold(started_findings(self._file.spec, workers))
+        return self._repeat()
+
+    def _repeat(self) -> Repeat:
         return Repeat(
             digest=self._file.spec.digest,
             origin=self._file.spec.origin.result,
             differs=tuple(
-                finding.difference()
-                for finding in [*self._findings, *loaded]
-                if not finding.is_held
+                finding.difference() for finding in self._findings if not finding.is_held
             ),
         )
 
@@ -157,6 +168,23 @@ def loaded_findings(spec: FrozenSpec, prepared: Prepared) -> list[Finding]:
     ]
     counts = str(spec.data.samples), str(prepared.library_size)
     return [*found, Finding("data", "number of samples", *counts, "name the frozen samples")]
+
+
+def started_findings(spec: FrozenSpec, workers: Sequence[Ready]) -> list[Finding]:
+    """Compare what the workers of the performance test got of the system."""
+    asked, found = spec.execution, []
+    if asked.scheduling is not None:
+        here = tuple(policy_of(worker.scheduling) for worker in workers)
+        said = ", ".join(dict.fromkeys(worker.scheduling for worker in workers))
+        advice = f"it is {said}; ulimit -r says what this user may have"
+        words = _word(asked.scheduling), _word(here)
+        found.append(Finding("execution", "priority of the workers", *words, advice))
+    if asked.memory_locked is not None:
+        locked = tuple(worker.memory_locked for worker in workers)
+        advice = "ulimit -l says what this user may lock"
+        words = _word(asked.memory_locked), _word(locked)
+        found.append(Finding("execution", "memory of the workers locked", *words, advice))
+    return found
 
 
 def _word(value: object) -> str:

@@ -25,6 +25,7 @@ from edgeperf.agent.result.sut import (
     Tensor,
     Thread,
     Worker,
+    policy_of,
 )
 from edgeperf.agent.result.verdict import (
     Reason,
@@ -57,6 +58,7 @@ __all__ = [
     "Thread",
     "Verdict",
     "Worker",
+    "policy_of",
     "result_from_json",
     "result_schema",
     "result_to_json",

@@ -70,6 +70,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     memory_locked: bool = False
     peak_rss_bytes: int = 0
 
+    @property
+    def policy(self) -> str:
+        """What came of real-time priority, without why; empty where it was not recorded."""
+        return policy_of(self.scheduling)
+
+
+def policy_of(scheduling: str) -> str:
+    """Return ``fifo`` or ``normal`` of what a worker said of its scheduling."""
+    return scheduling.partition(" ")[0]
+
 
 class Sut(msgspec.Struct, frozen=True, kw_only=True):
     """System under test: runtime, what was asked of it and what really ran."""

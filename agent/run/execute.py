@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,7 @@ from edgeperf.agent.run.directory import ResultDirectory
 from edgeperf.agent.run.energy import Metering, metered
 from edgeperf.agent.run.facts import escaped_threads, model_of, sut_of
 from edgeperf.agent.run.figures import due_ns, performance, with_tokens
-from edgeperf.agent.run.jobs import Calibrated, Done, Prepared
+from edgeperf.agent.run.jobs import Calibrated, Done, Prepared, Ready
 from edgeperf.agent.run.judge import judge_answers, no_dataset
 from edgeperf.agent.run.loadgen_log import DetailLog, LogError
 from edgeperf.agent.run.measure import Measurement, Progressed, measure
@@ -218,6 +218,7 @@ class _Run:
             load,
             inputs=inputs,
             progressed=self._progress(Phase.PERFORMANCE, 0.0, meter),
+            started=self._started,
         )
         self._performance_test = test
         if test.problem is not None:
@@ -226,6 +227,10 @@ class _Run:
             self._judge_speed(test, test.calibrated, test.done)
         keep_latencies(test, self._path, each=plan.spec.scenario is not Scenario.OFFLINE)
         return test
+
+    def _started(self, workers: Sequence[Ready]) -> None:
+        if self._repeating is not None:
+            self._repeat = self._repeating.started(workers)
 
     def _judge_speed(self, test: Measurement, calibrated: Calibrated, done: Done) -> None:
         try:

@@ -6,15 +6,13 @@ it wakes a few times a second, on the housekeeping core, to look at one counter.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeperf import InputError
 from edgeperf.agent.board import Sampler, WindowConditions, threads_of
 from edgeperf.agent.board.sampler import Sample
 from edgeperf.agent.result import Reason, Severity, Thread, Worker
@@ -42,7 +40,7 @@ from edgeperf.agent.run.shared import (
     control_fields,
     latency_fields,
 )
-from edgeperf.agent.run.watchdog import SCORE_S, HungError, StartError, Watchdog
+from edgeperf.agent.run.watchdog import SCORE_S, HungError, StartError, Watchdog, raise_failure
 from edgeperf.agent.run.wiring import Wiring, wired
 from edgeperf.backends.base import RuntimeInfo
 
@@ -51,6 +49,8 @@ _SAMPLE_S = 1.0
 
 #: Told percent, seconds left, and the hottest temperature in °C; None where unknown.
 Progressed = Callable[[float, float | None, float | None], None]
+#: Told what each worker got, the leader first, before the clock runs; may refuse the test.
+Started = Callable[[Sequence[Ready]], None]
 
 
 class Measurement:
@@ -87,7 +87,13 @@ class Measurement:
 
 
 def measure(
-    plan: Plan, prepared: Prepared, load: LoadPlan, *, inputs: int, progressed: Progressed
+    plan: Plan,
+    prepared: Prepared,
+    load: LoadPlan,
+    *,
+    inputs: int,
+    progressed: Progressed,
+    started: Started | None = None,
 ) -> Measurement:
     """Run one test.
 
@@ -97,6 +103,7 @@ def measure(
         load: What LoadGen is told.
         inputs: Descriptor of the input block.
         progressed: Told how far the test is, about once a second.
+        started: Told of the workers before they are let go.
 
     Returns:
         What it left, also when it did not end in order.
@@ -107,7 +114,7 @@ def measure(
     Path(load.directory).mkdir(parents=True)
     with wired(inputs, len(plan.layout.workers) - 1) as wiring, Children() as children:
         test = _Test(plan, prepared, load, wiring)
-        test.start(children)
+        test.start(children, started)
         test.watch(children, progressed)
         return test.collect()
 
@@ -129,7 +136,7 @@ class _Test:
         self._watchdog = Watchdog(plan.spec.stall_s)
         self._sampler: Sampler | None = None
 
-    def start(self, children: Children) -> None:
+    def start(self, children: Children, started: Started | None) -> None:
         """Start all workers and let them go when all are ready."""
         layout = self._plan.layout
         environment = child_environment(self._plan.sut.threads)
@@ -154,6 +161,8 @@ class _Test:
             )
             self._roles[children.add(child)] = job
         self._wait_ready(children)
+        if started is not None:
+            started([self._ready[child] for child in self._roles])
         for child in self._roles:
             child.tell("go")
 
@@ -165,7 +174,7 @@ class _Test:
                 who = ", ".join(sorted(child.role for child in waiting))
                 raise StartError(f"{who}: not ready after {LOAD_S:.0f} s")
             for child, message in children.messages(_POLL_S):
-                _raise_failure(message)
+                raise_failure(message)
                 if isinstance(message, Ready):
                     waiting.discard(child)
                     self._ready[child] = message
@@ -210,7 +219,7 @@ class _Test:
     def _hear(self, child: Child, message: Message, children: Children) -> None:
         if isinstance(message, Failure):
             if self._left.calibrated is None:
-                _raise_failure(message)
+                raise_failure(message)
             self._spoil("worker-failed", f"{child.role} failed while the clock ran: {message.text}")
         elif isinstance(message, Calibrated):
             check_room(self._left.directory, message.expected_queries)
@@ -288,12 +297,3 @@ class _Test:
 
 def _with_peak(worker: Worker, peaks: dict[int, int]) -> Worker:
     return msgspec.structs.replace(worker, peak_rss_bytes=peaks.get(worker.index, 0))
-
-
-def _raise_failure(message: Any) -> None:
-    if isinstance(message, Failure):
-        raise (
-            InputError(message.text)
-            if message.exit_code == InputError.exit_code
-            else StartError(message.text)
-        )

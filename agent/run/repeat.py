@@ -1,10 +1,10 @@
 """What a run that repeats a frozen spec asks of whoever read that spec."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from edgeperf.agent.result import Reason, Repeat, Severity
-from edgeperf.agent.run.jobs import Prepared
+from edgeperf.agent.run.jobs import Prepared, Ready
 
 
 class Repeating(Protocol):
@@ -15,6 +15,17 @@ class Repeating(Protocol):
 
         Raises:
             InputError: It is not what the spec says, and nobody allowed that.
+        """
+        ...
+
+    def started(self, workers: Sequence[Ready]) -> Repeat:
+        """Lay what the workers of the performance test got beside it, before its clock runs.
+
+        Args:
+            workers: What each said, the leader first.
+
+        Raises:
+            InputError: As above.
         """
         ...
 

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Sequence
 
-from edgeperf import EdgeperfError
-from edgeperf.agent.run.jobs import Calibrated
+from edgeperf import EdgeperfError, InputError
+from edgeperf.agent.run.jobs import Calibrated, Failure, Message
 from edgeperf.agent.run.preparation import LOAD_S
 
 #: However slow a model is, so many of its inferences without an answer are a hang.
@@ -15,6 +15,18 @@ SCORE_S = 3600.0
 
 class StartError(EdgeperfError):
     """A test could not start: a process died or gave up before the clock ran."""
+
+
+def raise_failure(message: Message) -> None:
+    """Raise what a child gave up for, if *message* says that it did.
+
+    Raises:
+        InputError: The user gave something that cannot be used.
+        StartError: Something failed.
+    """
+    if isinstance(message, Failure):
+        kind = InputError if message.exit_code == InputError.exit_code else StartError
+        raise kind(message.text)
 
 
 class HungError(Exception):
