@@ -1,17 +1,29 @@
 """``edgeperf overhead`` tells what the harness adds here, and what is slow enough for it."""
 
+import contextlib
 import json
 import os
+import signal
+import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+
+from edgeperf import EdgeperfError
 
 if TYPE_CHECKING:
     from conftest import Product
 
 from edgeperf.agent.result import LoadGen, Percentiles, Stopwatch
+from edgeperf.agent.run import overhead as harness
+from edgeperf.agent.run import wakeups as waking
 from edgeperf.agent.run.harness import HONEST, added_ns, added_offline_ns, empty_ns
 from edgeperf.agent.run.jobs import Done
+from edgeperf.agent.run.plan import make_plan
+from edgeperf.agent.spec import RunSpec
 
 SCENARIOS = ["SingleStream", "MultiStream", "Server", "Offline"]
 CORES = sorted(os.sched_getaffinity(0))
@@ -55,6 +67,56 @@ def test_model_is_laid_beside_it(product: "Product") -> None:
         assert share["model_ns"] > 0
         assert share["added_ns"] > 0
         assert share["honest"] == (share["model_ns"] >= HONEST * share["added_ns"])
+
+
+def answerers() -> list[int]:
+    """Return the processes that answer wake-ups of this one."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if (
+                folder.name.isdecimal()
+                and b"edgeperf.agent.run.wakeups" in (folder / "cmdline").read_bytes()
+                and f"PPid:\t{os.getpid()}\n" in (folder / "status").read_text()
+            ):
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.parametrize("fault", ["SIGKILL", "SIGSTOP"])
+@pytest.mark.parametrize("after_s", [0.0, 1.5], ids=["at once", "later"])
+def test_answering_side_that_is_lost_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, fault: str, after_s: float
+) -> None:
+    """It dies or hangs, before its first word or in the middle: nobody waits for ever."""
+    monkeypatch.setattr(waking, "ROUNDS", 1 << 40)  # so that it cannot end in order
+    monkeypatch.setattr(waking, "_PAUSED_ROUNDS", 0)
+    monkeypatch.setattr(waking, "_LONGEST_S", 4.0)
+
+    def strike() -> None:
+        while not (found := answerers()):
+            time.sleep(0.001)
+        time.sleep(after_s)
+        os.kill(found[0], signal.Signals[fault])
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    with pytest.raises(EdgeperfError, match="the other process is lost"):
+        waking.wakeups(CORES[-1], None)
+    striker.join()
+    assert answerers() == []
+    assert sorted(os.sched_getaffinity(0)) == CORES
+
+
+def test_bare_loop_that_fails_leaves_nothing_behind() -> None:
+    """Cores are as before, and no descriptor stays open."""
+    plan = make_plan(RunSpec(model="digits", backend="null", cores=(CORES[-1],)))
+    broken = msgspec.structs.replace(plan.sut, options={"nosuch": "1"})
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(EdgeperfError):
+        harness._bare(msgspec.structs.replace(plan, sut=broken))
+    assert sorted(os.sched_getaffinity(0)) == CORES
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
 
 
 def test_bad_input_is_one_line(product: "Product") -> None:

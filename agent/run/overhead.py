@@ -151,19 +151,20 @@ def _spec(base: RunSpec, scenario: Scenario) -> RunSpec:
 
 def _bare(plan: Plan) -> tuple[float, float]:
     """Return what a look at the clock and a bare call of the null session take."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, plan.layout.workers[0])
-    session = load_session(plan.sut)
-    block = new_block("overhead")
-    fields = [
-        Field(name=spec.name, shape=(1, *spec.sample_shape), dtype=spec.dtype)
-        for spec in session.inputs
-    ]
-    session.bind(list(map_fields(block, fields).values()))
-    clock_ns = empty_ns(lambda: None, 2_000)
-    bare_ns = empty_ns(lambda: session.infer(0), 2_000)
-    os.close(block)
-    os.sched_setaffinity(0, before)
+    before, block = os.sched_getaffinity(0), new_block("overhead")
+    try:
+        os.sched_setaffinity(0, plan.layout.workers[0])
+        session = load_session(plan.sut)
+        fields = [
+            Field(name=spec.name, shape=(1, *spec.sample_shape), dtype=spec.dtype)
+            for spec in session.inputs
+        ]
+        session.bind(list(map_fields(block, fields).values()))
+        clock_ns = empty_ns(lambda: None, 2_000)
+        bare_ns = empty_ns(lambda: session.infer(0), 2_000)
+    finally:
+        os.close(block)
+        os.sched_setaffinity(0, before)
     return clock_ns, max(0.0, bare_ns - clock_ns)
 
 

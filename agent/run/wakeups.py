@@ -6,8 +6,11 @@ know what comes next and nothing but the thing measured crosses between them.
 
 import contextlib
 import os
+import select
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +30,8 @@ _WORDS = [Field(name="words", shape=(16,), dtype="int64")]
 #: Looks at a word before the other side counts as lost; some seconds.
 _LONGEST_WATCH = 1 << 27
 _ASK, _ANSWER = 0, 8  # a cache line apart
+#: Far longer than all ways take on the slowest board, with the start of the other process.
+_LONGEST_S = 60.0
 
 
 class WakeUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +77,9 @@ def wakeups(core: int, other: int | None) -> tuple[WakeUp, ...]:
     Args:
         core: Where the asking side runs.
         other: Where the answering side runs; None where there is no other core.
+
+    Raises:
+        EdgeperfError: The answering side died, or does not answer.
     """
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
@@ -84,8 +92,8 @@ def wakeups(core: int, other: int | None) -> tuple[WakeUp, ...]:
 
 
 def _measure(where: str, core: int, ways: tuple[str, ...]) -> list[WakeUp]:
-    with _line() as line, _answering(line, core, ways):
-        return [_wakeup(way, where, _asking(way, line)) for way in ways]
+    with _line() as line, _answering(line, core, ways) as check:
+        return [_wakeup(way, where, _asking(way, line), check) for way in ways]
 
 
 @contextlib.contextmanager
@@ -103,7 +111,12 @@ def _line() -> Iterator[Line]:
 
 
 @contextlib.contextmanager
-def _answering(line: Line, core: int, ways: tuple[str, ...]) -> Iterator[None]:
+def _answering(line: Line, core: int, ways: tuple[str, ...]) -> Iterator[Callable[[], None]]:
+    """Start the side that answers; yield what raises once it is lost.
+
+    No round looks for that itself, which would be measured too: a thread sleeps until the
+    process ends, and wakes whoever waits for an answer of it.
+    """
     plan = msgspec.json.encode((line, core, ways, os.getpid())).decode()
     safe = ["-P"] if sys.version_info >= (3, 11) else []
     process = subprocess.Popen(
@@ -111,17 +124,36 @@ def _answering(line: Line, core: int, ways: tuple[str, ...]) -> Iterator[None]:
         pass_fds=line.descriptors(),
         env=child_environment(1),
     )
+    handle, lost = os.pidfd_open(process.pid), threading.Event()
+
+    def watch() -> None:
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        ended.poll(_LONGEST_S * 1e3)
+        lost.set()
+        os.eventfd_write(line.events[1], 1)
+        os.write(line.pipes[1][1], b"x")
+
+    def check() -> None:
+        if lost.is_set():
+            raise EdgeperfError("wake-ups cannot be measured: the other process is lost")
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     try:
         os.read(line.pipes[1][0], 1)  # it is ready
-        yield
+        check()
+        yield check
     finally:
         process.kill()
         process.wait()
+        watcher.join()
+        os.close(handle)
 
 
-def _wakeup(way: str, where: str, ask: Callable[[], None]) -> WakeUp:
-    paused = None if way == "watch" else _times(ask, _PAUSED_ROUNDS, PAUSE_S)
-    times = _times(ask, ROUNDS, 0.0)
+def _wakeup(way: str, where: str, ask: Callable[[], None], check: Callable[[], None]) -> WakeUp:
+    paused = None if way == "watch" else _times(ask, check, _PAUSED_ROUNDS, PAUSE_S)
+    times = _times(ask, check, ROUNDS, 0.0)
     p50, p90 = np.percentile(times, [50, 90])
     return WakeUp(
         way=way,
@@ -132,7 +164,9 @@ def _wakeup(way: str, where: str, ask: Callable[[], None]) -> WakeUp:
     )
 
 
-def _times(ask: Callable[[], None], rounds: int, pause_s: float) -> list[int]:
+def _times(
+    ask: Callable[[], None], check: Callable[[], None], rounds: int, pause_s: float
+) -> list[int]:
     times = []
     for _ in range(rounds):
         if pause_s:
@@ -140,6 +174,7 @@ def _times(ask: Callable[[], None], rounds: int, pause_s: float) -> list[int]:
         began = time.monotonic_ns()
         ask()
         times.append(time.monotonic_ns() - began)
+        check()
     return times
 
 
@@ -192,6 +227,7 @@ def main() -> None:
     os.write(line.pipes[1][1], b"r")
     for way in ways:
         _answer(way, line)
+    signal.pause()  # that it ends means that it is lost
 
 
 if __name__ == "__main__":
