@@ -81,7 +81,9 @@ class Leader:
     def _server_qps(self, plan: LoadPlan, found: Calibration, test: Test) -> float:
         """Return the rate that Server is asked for, unless the user gave one."""
         qps = sustainable_qps(found.latency_ns, self._job.workers, plan.target_latency_ns)
-        return sustained_qps(plan, qps, test) if found.latency_ns < TRIAL_BELOW_NS else qps
+        if found.latency_ns >= TRIAL_BELOW_NS:
+            return qps
+        return sustained_qps(plan, qps, test, available_memory_bytes())
 
     def test(
         self,

@@ -49,6 +49,13 @@ def needed_hint_ns(plan: LoadPlan, available_bytes: int) -> float:
     return 1.001 * _duration_ns(plan) * each / room  # not just so that rounding refuses it
 
 
+def server_fits_ms(target_qps: float, available_bytes: int) -> int:
+    """Return for how long Server fits the memory at a rate, whole milliseconds."""
+    each = BYTES_PER_SERVER_QUERY + BYTES_PER_ANSWER
+    queries = min(available_bytes * MEMORY_SHARE / each, float(CAPACITY))
+    return int(queries / target_qps * 1e3)
+
+
 def _by_duration(plan: LoadPlan, hints: Hints) -> float:
     """Return how many queries (Offline: samples) LoadGen makes to fill the duration."""
     seconds = _duration_ns(plan) / 1e9

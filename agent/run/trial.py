@@ -15,6 +15,7 @@ import msgspec
 from edgeperf.agent.run.jobs import LoadPlan
 from edgeperf.agent.run.loadgen import Settings
 from edgeperf.agent.run.loadgen_log import DetailLog
+from edgeperf.agent.run.size import server_fits_ms
 
 #: A model that takes longer is measured, not its harness: a rate worked out holds.
 TRIAL_BELOW_NS = 1_000_000
@@ -31,25 +32,26 @@ _MOST_MS = 1_000
 Test = Callable[[LoadPlan, Settings], None]
 
 
-def sustained_qps(plan: LoadPlan, qps: float, test: Test) -> float:
+def sustained_qps(plan: LoadPlan, qps: float, test: Test, available_bytes: int) -> float:
     """Return *qps*, or as much less as the bound takes.
 
     Args:
         plan: The test to come.
         qps: Queries per second to begin with.
         test: Runs one test.
+        available_bytes: Memory that is free: LoadGen makes all queries of a trial beforehand.
     """
     for _ in range(_ROUNDS):
-        kept, reached = _try(plan, qps, test)
+        kept, reached = _try(plan, qps, test, available_bytes)
         if not kept and reached > _REACHED * qps:
-            kept, reached = _try(plan, qps, test)
+            kept, reached = _try(plan, qps, test, available_bytes)
         if kept:
             break
         qps = _NEXT_SHARE * min(qps, reached)
     return qps
 
 
-def _try(plan: LoadPlan, qps: float, test: Test) -> tuple[bool, float]:
+def _try(plan: LoadPlan, qps: float, test: Test, available_bytes: int) -> tuple[bool, float]:
     """Return whether the bound was kept by a good margin, and the rate that was reached."""
     folder = Path(plan.directory) / "trial"
     folder.mkdir()
@@ -59,7 +61,8 @@ def _try(plan: LoadPlan, qps: float, test: Test) -> tuple[bool, float]:
     settings.server_target_qps = qps
     settings.server_target_latency_ns = plan.target_latency_ns
     settings.server_target_latency_percentile = 0.99
-    settings.min_duration_ms = min(_MOST_MS, max(1, round(plan.calibrate_s * 1e3)))
+    most_ms = min(_MOST_MS, round(plan.calibrate_s * 1e3), server_fits_ms(qps, available_bytes))
+    settings.min_duration_ms = max(1, most_ms)
     settings.min_query_count = 1
     try:
         test(msgspec.structs.replace(plan, directory=str(folder)), settings)
