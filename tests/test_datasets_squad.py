@@ -95,6 +95,14 @@ def test_pieces_know_their_places(folder: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("odd", ["\u2028", "\u2029", "\x85", "\x0c", "\x1c"])
+def test_a_piece_may_be_what_ends_lines_elsewhere(tmp_path: Path, odd: str) -> None:
+    """Only a line feed ends a piece, so the pieces behind such a one keep their numbers."""
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([odd, *WORDS]) + "\n", encoding="utf-8")
+    assert WordPiece(path).sep == WORDS.index("[SEP]") + 1
+
+
 @given(st.text(max_size=30))
 def test_pieces_are_in_order_and_apart(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Whatever the text, places rise and every piece has some."""

@@ -243,3 +243,10 @@ def test_a_pair_of_files(tmp_path: Path) -> None:
     first, second = read_sentences(tmp_path)
     assert (first.src, first.refs) == ("Good day.", ("Guten Tag.",))
     assert second.refs == ("Ja.",)
+
+
+def test_a_sentence_may_hold_what_ends_lines_elsewhere(tmp_path: Path) -> None:
+    """Only a line feed ends a sentence, so each keeps its translation."""
+    _pair("Good\u2028day.\nYes.\n", "Guten Tag.\nJa.\n")(tmp_path)
+    first, second = read_sentences(tmp_path)
+    assert (first.src.split(), second.src) == (["Good", "day."], "Yes.")

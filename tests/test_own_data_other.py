@@ -52,6 +52,15 @@ def spell(library: SampleLibrary, *steps: list[int]) -> NDArray[np.float32]:
     return predictions
 
 
+def test_a_token_may_be_what_ends_lines_elsewhere(speech: Path) -> None:
+    """The model has six scores, and so many tokens the file must have."""
+    path = speech / "vocab.txt"
+    path.write_text("\n".join([*TOKENS[:2], "\u2028", *TOKENS[3:]]) + "\n", encoding="utf-8")
+    library = open_speech(speech)
+    prediction = spell(library, [1, 3, 5])[0]
+    assert library.shown(0, prediction).answer == "ac d"  # type: ignore[attr-defined]
+
+
 def test_speech(speech: Path) -> None:
     """Recordings become waveforms, the best tokens text, and text word errors."""
     library = open_speech(speech)

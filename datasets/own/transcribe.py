@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.datasets.base import Array, DatasetError
+from edgeperf.datasets.lines import lines_of
 from edgeperf.datasets.metrics.scoring import gated
 from edgeperf.datasets.metrics.text import require_package, word_errors
 from edgeperf.datasets.own.audio import duration
@@ -138,7 +139,7 @@ def read_vocabulary(recipe: OutputRecipe, data: Path) -> tuple[str, ...]:
     folder = data if data.is_dir() else data.parent
     path = named if named.is_file() else folder / named.name
     try:
-        return tuple(path.read_text(encoding="utf-8").splitlines())
+        return tuple(lines_of(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"vocabulary {path}: cannot be read: {error}") from error
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from edgeperf.datasets.assets import resolve
 from edgeperf.datasets.base import Array, DatasetError, SampleLibrary
 from edgeperf.datasets.catalogue import data_for
+from edgeperf.datasets.lines import lines_of
 from edgeperf.datasets.metrics.bootstrap import mean_of, with_intervals
 from edgeperf.datasets.metrics.scoring import gated
 from edgeperf.datasets.metrics.text import bleu, require_package
@@ -196,7 +197,7 @@ def _from_pair(folder: Path) -> tuple[Sentence, ...]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return lines_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path}: cannot be read as text: {error}") from error
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from edgeperf.datasets.base import DatasetError
+from edgeperf.datasets.lines import lines_of
 
 UNKNOWN, CLS, SEP = "[UNK]", "[CLS]", "[SEP]"
 _LONGEST_WORD = 200
@@ -43,7 +44,7 @@ class WordPiece:
             DatasetError: It cannot be read, or lacks one of BERT's own tokens.
         """
         try:
-            pieces = path.read_text(encoding="utf-8").splitlines()
+            pieces = lines_of(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise DatasetError(f"vocabulary {path}: cannot be read: {error}") from error
         self._tokens = {piece: number for number, piece in enumerate(pieces)}
