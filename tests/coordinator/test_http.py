@@ -169,11 +169,11 @@ def test_board_reads_models_and_its_own_files_only(client: Client, board: Asker)
 def test_a_board_fills_no_more_than_its_share(tmp_path: Any) -> None:
     """A small file is taken, the next is refused for good; the administrator is not bound."""
     data = tmp_path / "coordinator"
-    settings = Settings(data=data, broker_port=0, http_port=0, board_space_gib=1500 / 1024**3)
+    settings = Settings(data=data, broker_port=0, http_port=0, board_space_gib=6000 / 1024**3)
     with Coordinator(settings):
         client = find_coordinator(url=None, token_file=None, ca_file=None, data=data)
         (raw,) = client.post("/v1/boards", {"names": ["pi5"]})
-        files = [bytes([i]) * 1000 for i in range(2)]
+        files = [bytes([i]) * 5000 for i in range(2)]
         names = [f"/v1/blobs/{hashlib.sha256(content).hexdigest()}" for content in files]
         board = Asker(client.url, raw["token"])
         assert board("PUT", names[0], files[0])[0] == 201
