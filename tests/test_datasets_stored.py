@@ -223,9 +223,31 @@ def test_a_killed_builder_leaves_no_process(photographs: Path, tmp_path: Path) -
         pid = int(builder.stdout.readline())
         builder.send_signal(signal.SIGKILL)
     until = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+    while _runs(pid) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    """Say whether a process runs: one that has ended stays where process 1 reaps nobody."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def test_a_process_that_ended_does_not_run() -> None:
+    """Not waited for, it is still in the table."""
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        assert _runs(sleeper.pid)
+        sleeper.kill()
+        until = time.monotonic() + 30
+        while _runs(sleeper.pid) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert Path(f"/proc/{sleeper.pid}").exists()
+        assert not _runs(sleeper.pid)
+    assert not _runs(sleeper.pid)
 
 
 def test_a_store_that_is_emptied_while_it_is_made(
