@@ -132,3 +132,18 @@ def test_long_names_are_read() -> None:
     raw = archive_of({f"edgeperf-pack/{name}": name.encode() * 100 for name in names})
     found = {entry.name: b"".join(entry.chunks()) for entry in entries(io.BytesIO(raw))}
     assert found == {name: name.encode() * 100 for name in names}
+
+
+@pytest.mark.parametrize(("device", "is_ours"), [(b"0000000\0", True), (b"0000001\0", False)])
+def test_device_numbers_of_nought_are_read(device: bytes, *, is_ours: bool) -> None:
+    """Older Pythons write them into the header of every file; others are no file's."""
+    raw = bytearray(archive_of({TEXT: b"hello"}))
+    raw[329:345] = device * 2
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw[:512])
+    stream = io.BytesIO(raw)
+    if is_ours:
+        assert [entry.name for entry in entries(stream)] == ["README.txt"]
+        return
+    with pytest.raises(PackError, match="does not belong there"):
+        list(entries(stream))
