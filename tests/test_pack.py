@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 from conftest import Product
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from edgeperf import InputError
+from edgeperf.agent.pack.verify import verify
 from edgeperf.datasets.assets import BUNDLED
 
 pytestmark = pytest.mark.slow
@@ -246,3 +250,16 @@ def test_something_behind_the_end_is_refused(first: Product, tmp_path: Path) -> 
     told = first.call("pack", "--verify", str(tmp_path / "more.tar.gz"))
     assert told.code == 2
     assert "behind its end" in told.stderr
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(place=st.integers(0, 1 << 40), bit=st.integers(0, 7), at_end=st.booleans())
+def test_every_bit_is_accounted_for(
+    first: Product, tmp_path: Path, place: int, bit: int, *, at_end: bool
+) -> None:
+    """Whichever bit of the archive is turned over, the pack is refused."""
+    raw = bytearray(gzip.decompress((first.folder / PACK).read_bytes()))
+    raw[len(raw) - 1 - place % 12_000 if at_end else place % len(raw)] ^= 1 << bit
+    (tmp_path / "turned.tar.gz").write_bytes(gzip.compress(raw, 1))
+    with pytest.raises(InputError):
+        verify(tmp_path / "turned.tar.gz")
