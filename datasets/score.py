@@ -98,11 +98,12 @@ class Decoding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model must reach: a share of the FP32 reference, or the user's own floor.
+    """What a model must reach: a share of the FP32 reference, the user's own floor, or both.
 
     Attributes:
         share: Of the reference, MLPerf's 0.99 or 0.999; None asks for 0.99.
         floor: Value that must be reached whatever the reference is; None asks for a share.
+            With both the stricter decides.
     """
 
     share: float | None = None

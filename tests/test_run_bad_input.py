@@ -297,6 +297,12 @@ def test_backend_without_a_file_of_the_model(product_with_models: "Product") -> 
     assert "resnet_large" in line
 
 
+def test_gate_with_nothing_to_judge(own_model: "Product") -> None:
+    """A share of the accuracy of a model that nothing is asked of would gate nothing."""
+    line = refused(own_model, OWN, "--gate", "0.9", *QUICK)
+    assert line.startswith("--gate 0.9: there is no task")
+
+
 def test_precision_of_a_file(own_model: "Product") -> None:
     """``--precision`` chooses among a catalogue model's files and means nothing for one."""
     assert "--precision" in refused(own_model, OWN, "--precision", "int8", *QUICK)

@@ -175,6 +175,26 @@ def test_a_missed_floor_withholds_the_performance(
     assert "asked 0.9000 (the task's own bound)" in text
 
 
+def test_a_share_does_not_replace_the_floor(
+    product: "Product", model: str, photographs: Path
+) -> None:
+    """The stricter of the two decides; a share of a reference that is not there is refused."""
+    text = "[input]\nstd = [255]\n[metric]\nat_least = 0.98\n"
+    (product.folder / "a.toml").write_text(text)
+    asked = (model, "--task", "a.toml", "--data", str(photographs), "--gate", "0.5", *QUICK)
+    refused = product.run(*asked)
+    assert refused.code == 2
+    assert "--gate 0.5: no FP32 reference for top1" in refused.stderr
+    assert "(the task's own bound is 0.98)" in refused.stderr
+    assert not product.output.exists()
+    (product.folder / "a.toml").write_text(f"{text}[reference]\ntop1 = 1.0\n")
+    outcome = product.run(*asked)
+    assert outcome.code == 1
+    assert outcome.reasons["accuracy-gate"] == "invalid"
+    assert (outcome.result.accuracy.threshold, outcome.result.accuracy.gate) == (0.98, None)
+    assert outcome.result.performance is None
+
+
 BAD = [
     (("task", "check", "kws", "gone.onnx"), "no such file"),
     (("task", "check", "gone.toml", "digits"), "task file gone.toml: No such file"),
@@ -214,7 +234,7 @@ def test_a_translation_is_gated(product: "Product", models_dir: Path) -> None:
     folder = models_dir / "mt_en_de"
     outcome = product.run(
         str(folder / "models" / "encoder_dyn8.tflite"), "--backend", "openvino",
-        "--task", "translation", "--gate", "0.99",
+        "--task", "translation",
         "--part", f"decoder={folder / 'models' / 'decoder_step_dyn8.tflite'}",
         "--part", f"tokenizer={folder / 'data' / 'sp.model'}", *QUICK,
     )  # fmt: skip

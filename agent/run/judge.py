@@ -66,9 +66,11 @@ def _judged(plan: Plan, score: Score) -> Accuracy:
     """Lay the score beside what is asked."""
     reference, gate = plan.model.reference, plan.gate
     lower = falls(score.metric)
-    threshold = gate.floor
-    if threshold is None and reference is not None and gate.share is not None:
-        threshold = reference / gate.share if lower else reference * gate.share
+    threshold, share = gate.floor, gate.share if gate.floor is None else None
+    if reference is not None and gate.share is not None:
+        least = reference / gate.share if lower else reference * gate.share
+        if threshold is None or (least < threshold if lower else least > threshold):
+            threshold, share = least, gate.share
     passed = None
     if threshold is not None:
         passed = score.value <= threshold if lower else score.value >= threshold
@@ -80,7 +82,7 @@ def _judged(plan: Plan, score: Score) -> Accuracy:
         samples=score.samples,
         reference=reference,
         reference_source=plan.model.reference_source,
-        gate=gate.share,
+        gate=share,
         threshold=threshold,
         passed=passed,
         intervals=score.intervals,
@@ -92,7 +94,7 @@ def _judged(plan: Plan, score: Score) -> Accuracy:
 def _remarks(plan: Plan, score: Score, found: Accuracy) -> tuple[Remark, ...]:
     """Return what a reader of these answers must know, beyond whether they passed."""
     remarks = score.remarks
-    if plan.gate.floor is not None:
+    if plan.gate.floor is not None and found.gate is None:
         remarks += floor_remarks(score, plan.gate.floor)
     elif found.threshold is not None and found.reference is not None:
         remarks += share_remarks(score, found.reference, found.threshold)

@@ -135,7 +135,7 @@ def make_plan(spec: RunSpec) -> Plan:
             store=None if store is None else str(store),
         ),
         task=task.name if task else None,
-        gate=_gate(spec, task),
+        gate=_gate(spec, task, model.reference),
         reference_metrics=_reference_metrics(choice, task),
         layout=lay_out(spec),
         loadgen_model=_benchmark(spec, task),
@@ -177,14 +177,26 @@ def _require_parts(model: ModelFile, task: Task | None) -> None:
         raise InputError(f"--part {name}: the task has no use for it")
 
 
-def _gate(spec: RunSpec, task: Task | None) -> Gate:
-    """Return the gate in force: what was asked of this run goes before the task's own."""
-    if spec.gate is not None:
-        return Gate(share=spec.gate)
+def _gate(spec: RunSpec, task: Task | None, reference: float | None) -> Gate:
+    """Return the gate in force: the share asked of this run, and the task's own floor."""
     own = task.gate if task else Gate()
+    if spec.gate is not None:
+        if reference is None:
+            raise InputError(f"--gate {spec.gate:g}: {_no_reference(task, own)}")
+        return Gate(share=spec.gate, floor=own.floor)
     if own.floor is None and own.share is None:
         return Gate(share=SHARE)
     return own
+
+
+def _no_reference(task: Task | None, own: Gate) -> str:
+    """Say that there is nothing to take a share of, and what to do."""
+    if task is None:
+        return "there is no task, so no accuracy to take a share of; give --task or --data"
+    text = f"no FP32 reference for {task.metric} to take a share of"
+    if own.floor is not None:
+        text += f" (the task's own bound is {own.floor:g})"
+    return f"{text}; leave it out, or give the task file a [reference] (edgeperf task reference)"
 
 
 def _reference_metrics(choice: Choice, task: Task | None) -> dict[str, float]:
