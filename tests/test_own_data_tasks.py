@@ -222,6 +222,15 @@ BAD = [
     ("[input]\nstd = [0]", r"Expected `float` > 0"),
     ("[input]\nmean = [nan]", r"\[input\] mean: expected numbers that are finite"),
     ("[metric]\nat_least = 1\nshare = 0.9", r"\[metric\] at_least and share: give one"),
+    ("[metric]\nat_least = 95", r"\[metric\] at_least: top1 is never 95; a share is from 0 to 1"),
+    ("[metric]\nat_least = nan", r"\[metric\] at_least: top1 is never nan"),
+    ("[metric]\nreference = 84", r"\[metric\] reference: top1 is never 84"),
+    ("[reference]\ntop1 = 84", r"\[reference\] top1: is never 84"),
+    ("[metric]\nat_least = 0.8\nreference = 0.9", r"at_least and reference: give one"),
+    ("[metric]\nshare = 0.9", r"\[metric\] share: of what\? give reference"),
+    ("[metric]\ncosts = {miss = -1, false_alarm = 1}", r">= 0.0 - at `\$.metric.costs.miss`"),
+    ("[metric]\ncosts = {miss = 0, false_alarm = 0}", r"costs: expected finite numbers, and one"),
+    ("[metric]\ncosts = {miss = inf, false_alarm = 0}", r"costs: expected finite numbers"),
     ("[metric]\nat_most = 0.1", r"top1 is better the other way; give at_least"),
     ("[metric]\ngate = 'ece'\nat_least = 0.1", r"ece is better the other way; give at_most"),
     ("classes = ['a', 'a']", r"classes: the same name twice"),
@@ -298,6 +307,15 @@ def test_a_gate_that_cannot_be_is_refused_at_once(text: str, said: str) -> None:
     """Not after an accuracy test of minutes."""
     with pytest.raises(DatasetError, match=said):
         parse_task(f"[metric]\n{text}\n".encode(), "x.toml")
+
+
+def test_a_bound_may_be_above_one_where_the_metric_may_be() -> None:
+    """Costs and word error rates are no shares; a share may be of a reference that is listed."""
+    costs = "costs = {miss = 10, false_alarm = 1}"
+    task = parse_task(f"[metric]\ngate = 'cost'\nat_most = 3\n{costs}\n".encode(), "x.toml")
+    assert task.metric.at_most == 3
+    task = parse_task(b"[metric]\nshare = 0.999\n[reference]\ntop1 = 0.9\ncost = 4\n", "x.toml")
+    assert task.metric.share == 0.999
 
 
 def test_the_point_of_a_gate_need_not_be_said_twice() -> None:

@@ -1,8 +1,10 @@
 """Names of metrics: which there are, which are better when lower, which say nothing of a model."""
 
 import re
+import sys
 
 _FALLING = ("cost", "least_cost", "ece", "wer", "cer")
+_UNBOUNDED = ("cost", "least_cost", "wer", "cer")
 _ABOUT_SAMPLES = ("base_rate", "threshold@")
 _CLASSES = (
     "balanced_accuracy", "macro_f1", "precision", "recall", "f1", "roc_auc", "pr_auc", "cost",
@@ -28,6 +30,11 @@ def bare(name: str) -> str:
 def falls(name: str) -> bool:
     """Say whether lower is better."""
     return bare(name) in _FALLING
+
+
+def is_possible(name: str, value: float) -> bool:
+    """Say whether a metric of a task file can be *value*: shares go from 0 to 1, none below 0."""
+    return 0 <= value <= (sys.float_info.max if bare(name) in _UNBOUNDED else 1)
 
 
 def is_about_samples(name: str) -> bool:

@@ -6,6 +6,8 @@ right. The numbers are those of scikit-learn's ``roc_auc_score``,
 ``average_precision_score`` and ``precision_recall_curve``.
 """
 
+from typing import Annotated
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from edgeperf.datasets.metrics.bootstrap import Weights
 Scores = NDArray[np.floating]
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
+Cost = Annotated[float, msgspec.Meta(ge=0)]
 
 
 def has_both_classes(positive: Flags) -> bool:
@@ -30,8 +33,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         false_alarm: A negative answered with yes.
     """
 
-    miss: float
-    false_alarm: float
+    miss: Cost
+    false_alarm: Cost
 
 
 class Ranking:

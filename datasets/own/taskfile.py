@@ -7,7 +7,13 @@ from pathlib import Path
 import msgspec
 
 from edgeperf.datasets.base import DatasetError
-from edgeperf.datasets.metrics.names import bare, falls, gate_problem, operating_point
+from edgeperf.datasets.metrics.names import (
+    bare,
+    falls,
+    gate_problem,
+    is_possible,
+    operating_point,
+)
 from edgeperf.datasets.own.recipes import (
     DETECTORS,
     Above0,
@@ -18,6 +24,7 @@ from edgeperf.datasets.own.recipes import (
     Positive,
 )
 
+_RANGE = "; a share is from 0 to 1 (95 % is 0.95)"
 #: The usual metric of what is read, where it is not top-1.
 _GATES = {"threshold": "accuracy", "text": "word_accuracy", "segments": "dice"}
 
@@ -110,19 +117,39 @@ def parse_task(raw: bytes, where: str) -> TaskFile:
     return task
 
 
+def _bound_problems(task: TaskFile) -> Iterator[str]:
+    """Yield what is wrong with the gate's bound: the floor, or the reference and its share."""
+    metric = task.metric
+    given = {
+        name: value
+        for name in ("at_least", "at_most", "reference", "share")
+        if (value := getattr(metric, name)) is not None
+    }
+    floors = given.keys() & {"at_least", "at_most"}
+    if len(floors) > 1 or (floors and len(given) > 1):
+        yield f"[metric] {' and '.join(given)}: give one of them"
+    for floor in floors:
+        if (floor == "at_most") != falls(task.gate):
+            other = {"at_least": "at_most", "at_most": "at_least"}[floor]
+            yield f"[metric] {floor}: {task.gate} is better the other way; give {other}"
+    for name in ("at_least", "at_most", "reference"):
+        if name in given and not is_possible(task.gate, given[name]):
+            yield f"[metric] {name}: {task.gate} is never {given[name]:g}{_RANGE}"
+    if "share" in given and metric.reference is None and task.gate not in task.reference:
+        yield f"[metric] share: of what? give reference, what the FP32 model reaches in {task.gate}"
+
+
 def _metric_problems(task: TaskFile) -> Iterator[str]:
     metric = task.metric
-    bounds = [
-        name for name in ("at_least", "at_most", "share") if getattr(metric, name) is not None
-    ]
-    if len(bounds) > 1:
-        yield f"[metric] {' and '.join(bounds)}: give one of them"
-    elif bounds and bounds[0] != "share" and (bounds[0] == "at_most") != falls(task.gate):
-        other = {"at_least": "at_most", "at_most": "at_least"}[bounds[0]]
-        yield f"[metric] {bounds[0]}: {task.gate} is better the other way; give {other}"
+    yield from _bound_problems(task)
+    if (value := task.reference.get(task.gate)) is not None and not is_possible(task.gate, value):
+        yield f"[reference] {task.gate}: is never {value:g}{_RANGE}"
     if (problem := gate_problem(task.gate, task.output.read)) is not None:
         yield f"[metric] gate = {problem}"
-    if bare(task.gate) in ("cost", "least_cost") and metric.costs is None:
+    costs = metric.costs
+    if costs is not None and not 0 < costs.miss + costs.false_alarm < math.inf:
+        yield "[metric] costs: expected finite numbers, and one of them above 0"
+    if bare(task.gate) in ("cost", "least_cost") and costs is None:
         yield "[metric] costs: say what a miss and a false alarm cost, {miss = 10, false_alarm = 1}"
 
 
