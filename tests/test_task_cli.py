@@ -110,6 +110,9 @@ def test_answers_at_chance_are_flagged_with_the_cause(
     assert {"chance": "suspect", "likely-cause": "suspect"}.items() <= outcome.reasons.items()
     text = next(r.text for r in outcome.result.verdict.reasons if r.code == "likely-cause")
     assert 'colour = "RGB" and mean = [0], std = [255]' in text
+    told = product.call("task", "reference", str(outcome.directory))
+    assert (told.code, told.stdout) == (2, "")
+    assert "no reference to judge by: " in told.stderr
 
 
 def test_a_reference_comes_from_a_result(
@@ -121,7 +124,7 @@ def test_a_reference_comes_from_a_result(
     first = product.run(model, "--task", "a.toml", "--data", str(photographs), *QUICK)
     value = first.result.accuracy.value
     told = product.call("task", "reference", str(first.directory))
-    assert told.code == 0, told.stderr
+    assert (told.code, told.stderr) == (0, "")
     path.write_text(path.read_text() + told.stdout)
     int8 = str(models_dir / "vww" / "models" / "vww_96_int8.tflite")
     product.run(int8, "--task", "a.toml", "--data", str(photographs), *QUICK)
@@ -130,6 +133,10 @@ def test_a_reference_comes_from_a_result(
     assert accuracy["reference"] == value
     assert accuracy["threshold"] == pytest.approx(0.99 * accuracy["reference"])
     assert accuracy["value"] == pytest.approx(0.8636, abs=0.004)
+    made = max(product.output.iterdir(), key=lambda one: one.stat().st_mtime_ns)
+    told = product.call("task", "reference", str(made))
+    assert told.code == 0
+    assert "note: vww_96_int8.tflite ran in int8, not in f32" in told.stderr
     gone = product.call("task", "reference", "gone")
     assert gone.code == 2
     assert "gone: No such file" in gone.stderr
@@ -173,6 +180,9 @@ def test_a_missed_floor_withholds_the_performance(
     text = next(r.text for r in outcome.result.verdict.reasons if r.code == "accuracy-gate")
     assert "recall@precision=0.95" in text
     assert "asked 0.9000 (the task's own bound)" in text
+    told = product.call("task", "reference", str(outcome.directory))
+    assert told.code == 2
+    assert "no reference to judge by: accuracy-gate: " in told.stderr
 
 
 def test_a_share_does_not_replace_the_floor(

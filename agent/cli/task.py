@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgeperf import InputError
+from edgeperf.agent.cli.console import say
 
 if TYPE_CHECKING:
     from edgeperf.agent.run.jobs import Examined
@@ -18,6 +19,12 @@ _BACKEND = click.option("--backend", help="Runtime; default: what fits the file.
 _SHAPES = click.option(
     "--input", "shapes", multiple=True, metavar="NAME=SHAPE", help="Shape of a dynamic input."
 )
+
+
+#: Reasons that speak against the answers themselves, not against how fast they came.
+_IN_DOUBT = (
+    "chance", "likely-cause", "no-detections", "one-answer", "reversed", "strange-classes",
+)  # fmt: skip
 
 
 @click.group()
@@ -81,9 +88,10 @@ def check(task_name: str, model: str, pictures: Path | None, **given: Any) -> No
 def reference(result: Path) -> None:
     """Print what the model of RESULT reached, as the [reference] of a task file.
 
-    Of the FP32 model's result: edgeperf task reference RESULT >> my.toml
+    Of the FP32 model's result: edgeperf task reference RESULT >> my.toml. Refused where the
+    result is INVALID or its answers are in doubt.
     """
-    from edgeperf.agent.result import result_from_json  # noqa: PLC0415 - loads nothing more
+    from edgeperf.agent.result import Severity, result_from_json  # noqa: PLC0415 - loads nothing more
     from edgeperf.datasets.metrics.names import is_about_samples  # noqa: PLC0415
 
     path = result / "result.json" if result.is_dir() else result
@@ -91,9 +99,17 @@ def reference(result: Path) -> None:
         raw = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
-    accuracy = result_from_json(raw, where=str(path)).accuracy
+    found = result_from_json(raw, where=str(path))
+    accuracy = found.accuracy
     if not accuracy.measured:
         raise InputError(f"{path}: accuracy was not measured: {accuracy.why_not}")
+    for reason in found.verdict.reasons:
+        in_doubt = reason.code in _IN_DOUBT and reason.severity is Severity.SUSPECT
+        if reason.severity is Severity.INVALID or in_doubt:
+            raise InputError(f"{path}: no reference to judge by: {reason.code}: {reason.text}")
+    if found.sut is not None and found.sut.precision != "f32":
+        ran = f"note: {found.model.file} ran in {found.sut.precision}, not in f32"
+        say(f"{ran}: a reference is what the FP32 model reaches")
     click.echo(f"\n[reference]    # {path.parent.name}")
     for name, value in accuracy.metrics.items():
         if not is_about_samples(name):
