@@ -256,7 +256,7 @@ def test_what_an_older_spec_did_not_record_is_not_held(desk: Product) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--spec", "spec.json", "--threads", "2"), "is frozen; leave out threads"),
+        (("--spec", "spec.json", "--threads", "2"), "is frozen; leave out --threads"),
         (("--spec", "spec.json", "--allow", "weather"), "weather"),
         (("digits", "--allow", "kernel"), "means nothing without a frozen spec"),
         (("--spec", "none.json"), "No such file"),

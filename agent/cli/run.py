@@ -14,7 +14,7 @@ import msgspec
 
 from edgeperf.agent.cli.console import say, stdout_may_close
 from edgeperf.agent.cli.ending import ending_of, ignore_signals
-from edgeperf.agent.cli.run_fields import by_option, check_text, fields_of
+from edgeperf.agent.cli.run_fields import by_option, check_text, fields_of, option_of
 from edgeperf.agent.cli.values import BatchSize
 from edgeperf.agent.events import Event, Failed, Finished, Phase, Progress
 from edgeperf.agent.freeze.document import frozen_from_json, is_frozen, read_file
@@ -212,7 +212,7 @@ def _spec_or_frozen(
     if spec_file is None:
         return _spec(fields), None
     if fields:
-        extra = ", ".join(sorted(fields))
+        extra = ", ".join(map(option_of, sorted(fields)))
         raise SpecError(f"--spec {spec_file}: holds everything; leave out {extra}")
     return spec_from_json(raw), None
 
@@ -238,9 +238,9 @@ def _frozen(
         run_here,
     )
 
-    if extra := sorted(fields.keys() - set(PLACES)):
+    if extra := ", ".join(map(option_of, sorted(fields.keys() - set(PLACES)))):
         raise SpecError(
-            f"--spec {spec_file}: is frozen; leave out {', '.join(extra)} (only where things are"
+            f"--spec {spec_file}: is frozen; leave out {extra} (only where things are"
             " may be said beside it, and what shall be held)"
         )
     file = frozen_from_json(raw, where=spec_file)

@@ -7,17 +7,26 @@ from functools import partial
 from typing import Any
 
 from edgeperf.agent.cli.values import cores_of, hertz, milliseconds, pair, shapes_of
-from edgeperf.agent.spec import SpecError
+from edgeperf.agent.spec import RunSpec, SpecError
 
 #: Options that are not called like the field of the spec they set.
 _OPTIONS = {
     "model": "MODEL",
+    "parts": "--part",
     "inputs_file": "--inputs",
+    "shapes": "--input",
+    "options": "--option",
     "target_latency_ms": "--target-latency (in the spec, ms)",
     "min_duration_ms": "--min-duration (in the spec, ms)",
     "min_query_count": "--min-queries",
     "stall_s": "--stall",
+    "realtime": "--no-realtime",
+    "accuracy": "--no-accuracy",
+    "clock_hz": "--clock",
 }
+#: What msgspec calls a type, and what people do.
+_TYPES = {"`int`": "a whole number", "`float`": "a number", "`str`": "text"}
+_FIELDS = frozenset(RunSpec.__struct_fields__)
 
 
 def fields_of(given: dict[str, Any]) -> dict[str, Any]:
@@ -59,13 +68,20 @@ _READ: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
+def option_of(field: str) -> str:
+    """Return what the user types to set *field* of a spec."""
+    return _OPTIONS.get(field) or "--" + field.replace("_", "-")
+
+
 def by_option(error: SpecError) -> SpecError:
     """Name the option that the user typed, not the field that it became."""
-    found = re.fullmatch(r"run spec: (.*) - at `\$\.(\w+)`", str(error))
-    if found is None:
-        return error
-    option = _OPTIONS.get(found[2]) or "--" + found[2].replace("_", "-")
-    return SpecError(f"{option}: {found[1][0].lower()}{found[1][1:]}")
+    text = str(error)
+    if (found := re.fullmatch(r"run spec: (.*) - at `\$\.(\w+)`", text)) is not None:
+        problem = re.sub("|".join(_TYPES), lambda kind: _TYPES[kind[0]], found[1])
+        return SpecError(f"{option_of(found[2])}: {problem[0].lower()}{problem[1:]}")
+    fields, colon, problem = text.partition(": ")
+    named = [option_of(word) if word in _FIELDS else word for word in fields.split(" ")]
+    return SpecError(f"{' '.join(named)}{colon}{problem}")
 
 
 def check_text(name: str, value: object) -> None:
