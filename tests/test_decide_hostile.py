@@ -16,8 +16,10 @@ from numpy.lib import format as npy
 
 from edgeperf.agent.decide.choose import decide
 from edgeperf.agent.decide.decision import Wish
+from edgeperf.agent.decide.judge import Line
 from edgeperf.agent.decide.sources import find
 from edgeperf.agent.result import File, Result
+from edgeperf.agent.result.kept import percentiles
 
 TIMES = np.arange(1_000_000, 11_000_000, 1000)
 
@@ -76,10 +78,17 @@ BAD = {
 }
 
 
+def with_times(result: Result) -> Result:
+    """Return *result* with the percentiles of :data:`TIMES`."""
+    assert result.performance is not None
+    performance = msgspec.structs.replace(result.performance, latency_ns=percentiles(TIMES))
+    return msgspec.structs.replace(result, performance=performance)
+
+
 def with_file(name: str, raw: bytes, folder: Path, backend: str) -> Result:
     """Keep a result with that raw file in its directory."""
     listed = File(sha256=hashlib.sha256(raw).hexdigest(), size_bytes=len(raw))
-    result = msgspec.structs.replace(made(backend=backend), files={name: listed})
+    result = msgspec.structs.replace(with_times(made(backend=backend)), files={name: listed})
     kept(folder, result)
     (folder / result.id / name).write_bytes(raw)
     return result
@@ -111,3 +120,39 @@ def test_a_table_is_no_list_of_latencies(tmp_path: Path) -> None:
     (line,) = group.candidates[0].judged.lines
     assert line.met
     assert line.reading.low is None
+
+
+def decided(folder: Path) -> tuple[Line, tuple[str, ...]]:
+    """Return the line of a latency of the one configuration there, and the notes."""
+    (group,) = decide(find([str(folder)]), Wish(constraints=("p99<1s",))).groups
+    return group.candidates[0].judged.lines[0], group.notes
+
+
+def test_percentile_that_the_latencies_contradict_is_no_figure(tmp_path: Path) -> None:
+    """A result whose p99 was edited beside its own latencies passes nothing."""
+    result = with_file("latencies.npz", saved(latency_ns=TIMES), tmp_path, "tflite")
+    line, notes = decided(tmp_path)
+    assert line.met
+    assert not any("neither checked" in note for note in notes)
+    path = tmp_path / result.id / "result.json"
+    document = msgspec.json.decode(path.read_bytes())
+    document["performance"]["latency_ns"]["p99"] = 5.0
+    path.write_bytes(msgspec.json.encode(document))
+    line, _ = decided(tmp_path)
+    assert not line.met
+    assert "was altered: it says p99 5 ns, its latencies.npz 10900000 ns" in line.reading.why_not
+
+
+def test_other_latencies_are_no_figure_and_none_are_told(tmp_path: Path) -> None:
+    """A file that the result does not list answers nothing; without one, a note says so."""
+    result = with_file("latencies.npz", saved(latency_ns=TIMES), tmp_path, "tflite")
+    path = tmp_path / result.id / "latencies.npz"
+    path.write_bytes(saved(latency_ns=TIMES[::-1]))
+    line, _ = decided(tmp_path)
+    assert not line.met
+    assert "is not the file that the result was made with" in line.reading.why_not
+    path.unlink()
+    line, notes = decided(tmp_path)
+    assert line.met
+    assert line.reading.low is None
+    assert any("neither checked" in n and "latencies.npz is not there" in n for n in notes)

@@ -129,9 +129,27 @@ def listed(name: str) -> Callable[[Path], None]:
     return change
 
 
+def faster(folder: Path) -> None:
+    """Make a result say that its slowest percent was as fast as nothing is."""
+    path = folder / "result.json"
+    document: dict[str, Any] = json.loads(path.read_text())
+    document["performance"]["latency_ns"]["p99"] = 5.0
+    path.write_text(json.dumps(document))
+
+
+def believed(folder: Path) -> None:
+    """Make a result say INVALID without a reason for it."""
+    path = folder / "result.json"
+    document: dict[str, Any] = json.loads(path.read_text())
+    document["verdict"]["status"] = "INVALID"
+    path.write_text(json.dumps(document))
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
+        (faster, "was altered: it says p99 5 ns, its latencies.npz"),
+        (believed, "was altered: it says INVALID, and its own reasons"),
         (lambda folder: (folder / "latencies.npz").unlink(), "latencies.npz is missing"),
         (
             lambda folder: (folder / "performance/mlperf_log_summary.txt").write_text("better"),

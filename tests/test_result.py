@@ -166,6 +166,17 @@ def test_newer_format_is_refused() -> None:
         result_from_json(json.dumps(data).encode(), where="old/result.json")
 
 
+@pytest.mark.parametrize(
+    ("status", "comparable"), [("VALID", False), ("INVALID", False), ("SUSPECT", True)]
+)
+def test_verdict_that_its_reasons_contradict_is_refused(status: str, comparable: bool) -> None:  # noqa: FBT001 - a case
+    """Nobody reads VALID above a doubt, in ``show`` or elsewhere: the file was altered."""
+    data = json.loads(result_to_json(FULL))
+    data["verdict"] |= {"status": status, "comparable": comparable}
+    with pytest.raises(ResultError, match=r"^old: was altered: it says"):
+        result_from_json(json.dumps(data).encode(), where="old")
+
+
 @given(raw=st.binary(max_size=100) | st.text(max_size=100).map(str.encode))
 def test_anything_else_is_refused_by_name(raw: bytes) -> None:
     """Whatever a file holds, the error is ours and names the file."""

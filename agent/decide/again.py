@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +20,7 @@ from edgeperf.agent.decide.figures import PERCENTILES, Figure, Missing, Read
 from edgeperf.agent.decide.names import COSTS
 from edgeperf.agent.decide.sources import Run
 from edgeperf.agent.result import Tensor
+from edgeperf.agent.result.kept import LATENCIES, LATENCY_NS, contradiction
 from edgeperf.datasets import is_task_file, open_task
 from edgeperf.datasets.assets import digest
 from edgeperf.datasets.base import SampleLibrary
@@ -28,7 +30,7 @@ from edgeperf.datasets.metrics.scoring import Extra
 from edgeperf.datasets.npz import read_stored
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
-PREDICTIONS, LATENCIES, TASK = "predictions.npz", "latencies.npz", "task.toml"
+PREDICTIONS, TASK = "predictions.npz", "task.toml"
 #: Two-sided 95 % of a normal distribution.
 _Z = 1.96
 _SAME = 1e-6
@@ -38,6 +40,10 @@ _AT = re.compile(r"(recall@precision|precision@recall)=([^\[]+)")
 
 Array = NDArray[Any]
 _Scored = dict[str, Figure] | Missing
+
+
+class AlteredError(EdgeperfError):
+    """A file of a result directory is not the one that the result lists."""
 
 
 def can_be_scored_again(name: str) -> bool:
@@ -121,26 +127,48 @@ class Again:
         return None
 
 
-def latency_interval(run: Run, name: str) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of a latency figure, from every query.
+def with_interval(run: Run, name: str, figure: Figure) -> Read:
+    """Return a figure of latency with its 95 % interval, from every query.
 
     Returns:
-        Lower and upper end, nanoseconds; None where it cannot be told. A high percentile of
-        few queries has no upper end.
+        The figure with lower and upper end; without an end that cannot be told (a high
+        percentile of few queries has no upper one). Missing where the raw times are others
+        than those that the result states, or another file than it lists.
 
     Source:
         Distribution-free interval of a quantile: the order statistics at ``n q`` plus and
         minus 1.96 standard deviations of a binomial. It takes queries for independent.
     """
     share = _share(name)
-    if run.directory is None or share is None or LATENCIES not in run.result.files:
-        return None, None
+    performance = run.result.performance
+    stated = None if performance is None else performance.latency_ns
+    listed = run.result.files.get(LATENCIES)
+    if run.directory is None or share is None or stated is None or listed is None:
+        return figure
+    if not (run.directory / LATENCIES).is_file():
+        return msgspec.structs.replace(figure, no_interval=f"{LATENCIES} is not there")
     try:
-        latency_ns = _array(run, LATENCIES, "latency_ns", kinds="iu")
-    except EdgeperfError:
-        return None, None
+        latency_ns = _latencies(run)
+    except AlteredError as error:
+        return Missing(why=str(error))
+    except EdgeperfError as error:
+        return msgspec.structs.replace(figure, no_interval=str(error))
+    if problem := contradiction(stated, latency_ns):
+        return Missing(why=f"{run.where}: {problem}")
+    low, high = _interval(latency_ns, share)
+    return msgspec.structs.replace(figure, low=low, high=high)
+
+
+def _latencies(run: Run) -> Array:
+    latency_ns = _array(run, LATENCIES, LATENCY_NS, kinds="iu")
+    if latency_ns.ndim > 1:
+        raise EdgeperfError(f"{LATENCIES} holds a table")
+    return latency_ns
+
+
+def _interval(latency_ns: Array, share: float) -> tuple[float | None, float | None]:
     count = len(latency_ns)
-    if latency_ns.ndim > 1 or count < 2:  # noqa: PLR2004 - one query has no spread
+    if count < 2:  # noqa: PLR2004 - one query has no spread
         return None, None
     if math.isnan(share):
         off = _Z * float(latency_ns.std(ddof=1)) / math.sqrt(count)
@@ -174,7 +202,8 @@ def _array(run: Run, name: str, key: str, *, kinds: str) -> Array:
         kinds: The kinds of numbers it may hold, numpy's letters.
 
     Raises:
-        EdgeperfError: It is not there, is another, or no array of numbers.
+        AlteredError: It is another.
+        EdgeperfError: It is not there, or is no array of numbers.
     """
     path = (run.directory or Path()) / name
     try:
@@ -182,7 +211,7 @@ def _array(run: Run, name: str, key: str, *, kinds: str) -> Array:
     except OSError as error:
         raise EdgeperfError(f"{path}: cannot be read: {error}") from error
     if sha256 != run.result.files[name].sha256:
-        raise EdgeperfError(f"{path} is not the file that the result was made with")
+        raise AlteredError(f"{path} is not the file that the result was made with")
     array = read_stored(path, key, f"numbers {key!r} as a run keeps them")
     if array.dtype.kind not in kinds:
         raise EdgeperfError(f"{path}: {key} is {array.dtype}; expected numbers")

@@ -27,12 +27,14 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         low: Lower end of its interval; None where nothing tells.
         high: Upper end.
         again: Whether it was scored again from kept predictions.
+        no_interval: Why the raw times, which would tell the interval, could not be read.
     """
 
     value: float
     low: float | None = None
     high: float | None = None
     again: bool = False
+    no_interval: str = ""
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from edgeperf.agent.decide.again import Again, can_be_scored_again, latency_interval
+from edgeperf.agent.decide.again import Again, can_be_scored_again, with_interval
 from edgeperf.agent.decide.configurations import Configuration
 from edgeperf.agent.decide.constraints import Limit
 from edgeperf.agent.decide.figures import Figure, Missing, Read, read
@@ -45,6 +45,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         of_runs: Of how many that were read.
         why_not: Why none has.
         again: Whether it was scored again from kept predictions.
+        no_interval: Why raw times could not be read; of the first run where that is so.
     """
 
     value: float | None
@@ -54,6 +55,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     of_runs: int = 0
     why_not: str = ""
     again: bool = False
+    no_interval: str = ""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,6 +194,7 @@ class Judge:
             runs=len(figures),
             of_runs=len(runs),
             again=any(figure.again for figure in figures),
+            no_interval=next((one.no_interval for one in figures if one.no_interval), ""),
         )
 
     def _read(self, run: Run, asked: Asked) -> Read:
@@ -208,8 +211,7 @@ class Judge:
         if isinstance(found, Missing) and asked.quality and can_be_scored_again(asked.name):
             return self._again.read(run, asked.name)
         if isinstance(found, Figure) and found.low is None and not asked.quality:
-            low, high = latency_interval(run, asked.name)
-            return msgspec.structs.replace(found, low=low, high=high)
+            return with_interval(run, asked.name, found)
         return found
 
 

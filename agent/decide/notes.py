@@ -9,6 +9,7 @@ from edgeperf.agent.decide.constraints import Limit
 from edgeperf.agent.decide.judge import Judged
 from edgeperf.agent.decide.names import COSTS, RIGHT, Asked
 from edgeperf.agent.decide.units import Kind
+from edgeperf.agent.decide.words import plain
 from edgeperf.agent.result import Result
 from edgeperf.datasets.metrics.names import bare
 
@@ -44,6 +45,7 @@ def notes_of(
     yield from _quality(judged, limits)
     yield from _imbalance(results, limits)
     yield from _again(judged)
+    yield from _unread(judged)
     yield from _spread(judged, limits)
     if costs is None and any(bare(one.name) in COSTS for one in asked):
         yield "cost is at the costs that each result's own task names; --cost-miss sets one for all"
@@ -113,6 +115,16 @@ def _again(judged: Sequence[Judged]) -> Iterator[str]:
             f"{', '.join(sorted(found))}: scored again from the kept predictions; a threshold"
             " chosen on these samples flatters itself on them"
         )
+
+
+def _unread(judged: Sequence[Judged]) -> Iterator[str]:
+    """Say that raw times, which a result lists, could not be read: nothing vouches for it."""
+    for one in judged:
+        readings = [*(line.reading for line in one.lines), *one.readings.values()]
+        why = next((reading.no_interval for reading in readings if reading.no_interval), "")
+        if why:
+            text = f"{one.configuration.model}: latencies are neither checked nor have an interval"
+            yield plain(f"{text}: {why}")
 
 
 def _spread(judged: Sequence[Judged], limits: Sequence[Limit]) -> Iterator[str]:

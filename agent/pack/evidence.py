@@ -14,7 +14,9 @@ from edgeperf import InputError
 from edgeperf.agent.freeze.document import FrozenSpec, frozen_to_json
 from edgeperf.agent.freeze.freezing import freeze, read_result
 from edgeperf.agent.result import File, Result, ResultError
+from edgeperf.agent.result.kept import LATENCIES, LATENCY_NS, contradiction
 from edgeperf.datasets.assets import digest
+from edgeperf.datasets.npz import read_stored
 
 RESULT, SPEC = "result.json", "spec.json"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
@@ -57,7 +59,8 @@ def collect(path: Path) -> Evidence:
 
     Raises:
         ResultError: It is no result.
-        PackError: A file is missing or altered.
+        PackError: A file is missing or altered, or the result states other latencies than
+            it kept.
     """
     result, file = read_result(path)
     check_names(result, str(file))
@@ -72,6 +75,7 @@ def collect(path: Path) -> Evidence:
         raise PackError(
             f"result {file.parent}: {text}; pack the directory as the run left it, or run again"
         )
+    _check_latencies(result, file)
     spec, why_not = spec_of(result, str(file))
     return Evidence(
         result=result, folder=file.parent, raw=file.read_bytes(), spec=spec, why_not=why_not
@@ -111,6 +115,18 @@ def _problem(path: Path, listed: File) -> str | None:
     if (sha256, size_bytes) == (listed.sha256, listed.size_bytes):
         return None
     return f"altered (expected sha256 {listed.sha256[:16]}, found {sha256[:16]})"
+
+
+def _check_latencies(result: Result, file: Path) -> None:
+    """Refuse percentiles that are not those of the kept latencies, which are as they were."""
+    stated = None if result.performance is None else result.performance.latency_ns
+    if stated is None or LATENCIES not in result.files:
+        return
+    latency_ns = read_stored(file.parent / LATENCIES, LATENCY_NS, "latencies as a run keeps them")
+    if latency_ns.dtype.kind not in "iu":
+        raise PackError(f"{file.parent / LATENCIES}: {LATENCY_NS} holds no whole numbers")
+    if problem := contradiction(stated, latency_ns):
+        raise PackError(f"{file}: {problem}; pack the directory as the run left it, or run again")
 
 
 def sha256_of(raw: bytes) -> str:

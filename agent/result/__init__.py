@@ -32,6 +32,7 @@ from edgeperf.agent.result.verdict import (
     Severity,
     Status,
     Verdict,
+    status_of,
 )
 
 __all__ = [
@@ -62,4 +63,5 @@ __all__ = [
     "result_from_json",
     "result_schema",
     "result_to_json",
+    "status_of",
 ]

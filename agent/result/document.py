@@ -15,7 +15,7 @@ from edgeperf import InputError
 from edgeperf.agent.result.figures import Accuracy, Performance
 from edgeperf.agent.result.repeat import Data, Repeat
 from edgeperf.agent.result.sut import Model, Sut
-from edgeperf.agent.result.verdict import Verdict
+from edgeperf.agent.result.verdict import Status, Verdict, status_of
 
 FORMAT_VERSION = 1
 
@@ -89,7 +89,8 @@ def result_from_json(raw: bytes, *, where: str) -> Result:
     """Read ``result.json``.
 
     Raises:
-        ResultError: It is not one, or its format is newer than this edgeperf.
+        ResultError: It is not one, its format is newer than this edgeperf, or its verdict is
+            not the one that follows from its own reasons.
     """
     try:
         version = msgspec.json.decode(raw, type=_Versioned).format_version
@@ -98,9 +99,26 @@ def result_from_json(raw: bytes, *, where: str) -> Result:
                 f"{where}: format {version} is newer than this edgeperf reads"
                 f" ({FORMAT_VERSION}); upgrade edgeperf"
             )
-        return msgspec.json.decode(raw, type=Result)
+        result = msgspec.json.decode(raw, type=Result)
     except msgspec.DecodeError as error:
         raise ResultError(f"{where}: not a result.json: {error}") from error
+    _check_verdict(result.verdict, where)
+    return result
+
+
+def _check_verdict(verdict: Verdict, where: str) -> None:
+    """Refuse a verdict that its reasons contradict: nobody must read VALID above a doubt."""
+    follows, status = status_of(verdict.reasons), verdict.status
+    if status is not follows:
+        raise ResultError(
+            f"{where}: was altered: it says {status.value}, and its own reasons make it"
+            f" {follows.value}; take the file as the run left it"
+        )
+    if verdict.comparable and status is not Status.VALID:
+        raise ResultError(
+            f"{where}: was altered: it says comparable, and only a VALID result can be;"
+            " take the file as the run left it"
+        )
 
 
 def result_to_json(result: Result) -> bytes:

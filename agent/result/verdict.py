@@ -1,6 +1,7 @@
 """Whether to believe a result, and why."""
 
 import enum
+from collections.abc import Sequence
 
 import msgspec
 
@@ -48,3 +49,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     comparable: bool
     reasons: tuple[Reason, ...]
+
+
+def status_of(reasons: Sequence[Reason]) -> Status:
+    """Return the status that follows from *reasons*."""
+    severities = {reason.severity for reason in reasons}
+    if Severity.INVALID in severities:
+        return Status.INVALID
+    return Status.SUSPECT if Severity.SUSPECT in severities else Status.VALID

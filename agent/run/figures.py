@@ -4,7 +4,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeperf.agent.result import Accuracy, Headline, LoadGen, Percentiles, Performance, Stopwatch
+from edgeperf.agent.result import Accuracy, Headline, LoadGen, Performance, Stopwatch
+from edgeperf.agent.result.kept import percentiles
 from edgeperf.agent.run.harness import added_ns, added_offline_ns
 from edgeperf.agent.run.jobs import Calibrated, Done
 from edgeperf.agent.run.loadgen_log import DetailLog
@@ -15,7 +16,6 @@ from edgeperf.agent.run.schedule import scheduled_start_ns, server_schedule_ns
 AGREE_SHARE = 0.01
 AGREE_NS = 5_000.0
 _COMPARED = ("p50", "p90", "p99")
-_SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p97": 0.97, "p99": 0.99, "p99_9": 0.999}
 
 
 def with_tokens(found: Performance | None, accuracy: Accuracy) -> Performance | None:
@@ -24,23 +24,6 @@ def with_tokens(found: Performance | None, accuracy: Accuracy) -> Performance | 
     if found is None or tokens is None:
         return found
     return msgspec.structs.replace(found, tokens_per_s=found.throughput_sps * tokens)
-
-
-def percentiles(latency_ns: NDArray[np.int64]) -> Percentiles | None:
-    """Return exact percentiles, LoadGen's way; None without a query.
-
-    Source: LoadGen ``results.cc``: the value at ``floor(n * share)`` of the sorted ones.
-    """
-    if not latency_ns.size:
-        return None
-    ranked = np.sort(latency_ns)
-    last = ranked.size - 1
-    at = {
-        name: float(ranked[min(last, int(ranked.size * share))]) for name, share in _SHARES.items()
-    }
-    return Percentiles(
-        min=float(ranked[0]), max=float(ranked[-1]), mean=float(latency_ns.mean()), **at
-    )
 
 
 def stopwatch(latency_ns: NDArray[np.int64], loadgen: LoadGen) -> Stopwatch | None:

@@ -6,7 +6,15 @@ No gate is skipped in silence: what was not measured is a reason of its own, a n
 from collections.abc import Iterator, Sequence
 
 from edgeperf.agent.board import WindowConditions, doubts
-from edgeperf.agent.result import Accuracy, Performance, Reason, Severity, Status, Verdict
+from edgeperf.agent.result import (
+    Accuracy,
+    Performance,
+    Reason,
+    Severity,
+    Status,
+    Verdict,
+    status_of,
+)
 from edgeperf.agent.run.harness import HONEST
 from edgeperf.agent.spec import Preset, RunSpec
 from edgeperf.datasets import is_task_file
@@ -24,11 +32,7 @@ _RANK = {Severity.INVALID: 0, Severity.SUSPECT: 1, Severity.NOTE: 2}
 def verdict(reasons: Sequence[Reason], *, comparable: bool) -> Verdict:
     """Return the verdict that follows from *reasons*."""
     ranked = tuple(sorted(reasons, key=lambda reason: _RANK[reason.severity]))
-    status = Status.VALID
-    if ranked and ranked[0].severity is Severity.INVALID:
-        status = Status.INVALID
-    elif ranked and ranked[0].severity is Severity.SUSPECT:
-        status = Status.SUSPECT
+    status = status_of(ranked)
     return Verdict(status=status, comparable=comparable and status is Status.VALID, reasons=ranked)
 
 
