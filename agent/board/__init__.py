@@ -17,7 +17,7 @@ from edgeperf.agent.board.cores import (
     usable_cores,
 )
 from edgeperf.agent.board.describe import BoardInfo, describe_board
-from edgeperf.agent.board.doubts import doubts
+from edgeperf.agent.board.doubts import doubts, doubts_together
 from edgeperf.agent.board.host import DiskSpace, available_memory_bytes, disk_space
 from edgeperf.agent.board.kernel_files import format_core_list, parse_core_list
 from edgeperf.agent.board.load import OwnLoad, OwnLoadMeter
@@ -56,6 +56,7 @@ __all__ = [
     "describe_board",
     "disk_space",
     "doubts",
+    "doubts_together",
     "format_core_list",
     "parse_core_list",
     "pin",

@@ -5,7 +5,9 @@ not this board's best. Each limit says where it comes from. Pressure (PSI) is ke
 context and judged by nobody: it is the whole board's, not the core's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from edgeperf.agent.board.window import WindowConditions
 from edgeperf.agent.result import Reason, Severity
@@ -38,6 +40,34 @@ def doubts(window: WindowConditions) -> tuple[Reason, ...]:
     """Return the reasons to doubt what was measured in *window*; the gravest first."""
     found = (*_clock(window), *_power_and_heat(window), *_load(window), *_memory(window))
     return tuple(sorted(found, key=lambda doubt: doubt.severity is not Severity.INVALID))
+
+
+def doubts_together(windows: Sequence[WindowConditions]) -> tuple[Reason, ...]:
+    """Return the reasons to doubt several short windows, each kind once.
+
+    Ticks say little of a tenth of a second, so shares count over all windows together.
+    """
+    if not windows:
+        return ()
+    whole = msgspec.structs.replace(
+        windows[0],
+        duration_ns=sum(window.duration_ns for window in windows),
+        foreign_share=_mean(windows, "foreign_share") or 0.0,
+        steal_share=_mean(windows, "steal_share") or 0.0,
+        wait_share=_mean(windows, "wait_share"),
+        quota_stall_share=_mean(windows, "quota_stall_share"),
+    )
+    each = [doubt for window in (whole, *windows) for doubt in doubts(window)]
+    return tuple({doubt.code: doubt for doubt in reversed(each)}.values())[::-1]
+
+
+def _mean(windows: Sequence[WindowConditions], name: str) -> float | None:
+    """Return a share over all windows that tell it, weighted by their length."""
+    told = [window for window in windows if getattr(window, name) is not None]
+    length_ns = sum(window.duration_ns for window in told)
+    if not length_ns:
+        return None
+    return float(sum(getattr(one, name) * one.duration_ns for one in told) / length_ns)
 
 
 def _clock(window: WindowConditions) -> Iterator[Reason]:

@@ -16,7 +16,8 @@ from edgeperf.agent.spec import RunSpec
 if TYPE_CHECKING:
     from edgeperf.agent.run.overhead import Overhead
 
-#: Exit status when a model was asked about that is too fast in some scenario.
+#: Exit status when a model was asked about that is too fast in some scenario, or when the
+#: figures cannot be believed.
 EXIT_TOO_FAST = 1
 _WAYS = {
     "watch": "both watch a word in shared memory",
@@ -43,7 +44,7 @@ def overhead(
     It runs a model that does nothing through each scenario. With MODEL, also whether that
     model is slow enough to be measured honestly: at least twenty times as slow as what is
     added to it. Exit status: 0 when it is, or without MODEL; 1 when it is too fast in some
-    scenario.
+    scenario, or when other work or the board itself disturbed the measurement (SUSPECT).
     """
     from edgeperf.agent.run.overhead import overhead as measure  # noqa: PLC0415 - brings numpy
 
@@ -58,11 +59,17 @@ def overhead(
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:
         _show(found)
-    return 0 if all(share.honest for share in found.shares) else EXIT_TOO_FAST
+    believed = not found.doubts and all(share.honest for share in found.shares)
+    return 0 if believed else EXIT_TOO_FAST
 
 
 def _show(found: "Overhead") -> None:
     console = stdout_console()
+    if found.doubts:
+        console.print("SUSPECT: more than edgeperf itself is in these figures; repeat when quiet")
+        for doubt in found.doubts:
+            console.print(f"  ! {doubt.text}", markup=False)
+        console.print()
     table = _table("scenario", "workers", "added p50", "added p90", "honest from")
     for each in found.added:
         table.add_row(
@@ -74,8 +81,8 @@ def _show(found: "Overhead") -> None:
         )
     console.print(table)
     console.print(
-        "\n'added' is the latency of a model that does nothing, on cores that had nothing else to"
-        " do; a model is measured honestly from twenty times that"
+        "\n'added' is the latency of a model that does nothing; a model is measured honestly from"
+        " twenty times that"
         f"\none look at the clock {time_text(found.clock_ns)}, a bare call of the null session"
         f" {time_text(found.bare_ns)}\n"
     )

@@ -16,6 +16,8 @@ from pathlib import Path
 import msgspec
 
 from edgeperf import EdgeperfError
+from edgeperf.agent.board import WindowConditions, doubts_together
+from edgeperf.agent.result import Reason
 from edgeperf.agent.run.answer import load_session
 from edgeperf.agent.run.figures import due_ns, performance
 from edgeperf.agent.run.harness import HONEST, empty_ns
@@ -88,6 +90,7 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
         wakeups: What it costs to wake another process.
         model: Name of the model that was asked about; None without one.
         shares: The model beside what is added.
+        doubts: What the board did meanwhile that speaks against it, as in a run's verdict.
     """
 
     clock_ns: float
@@ -96,6 +99,7 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     wakeups: tuple[WakeUp, ...]
     model: str | None = None
     shares: tuple[ModelShare, ...] = ()
+    doubts: tuple[Reason, ...] = ()
 
 
 def overhead(asked: RunSpec | None, cores: tuple[int, ...] | None, told: Told) -> Overhead:
@@ -117,15 +121,16 @@ def overhead(asked: RunSpec | None, cores: tuple[int, ...] | None, told: Told) -
     core, house = layout.workers[0][0], layout.housekeeping[0]
     clock_ns, bare_ns = _bare(make_plan(null))
     found_wakeups = wakeups(core, house if house != core else None)
+    windows: list[WindowConditions] = []
     added = []
     for scenario in Scenario:
         told(f"{scenario.value} on the null backend")
-        added.append(_added(_spec(null, scenario)))
+        added.append(_added(_spec(null, scenario), windows))
     shares = []
     if asked is not None:
         for each in added:
             told(f"{asked.model}: {each.scenario}")
-            shares.append(_share(_spec(asked, Scenario(each.scenario))))
+            shares.append(_share(_spec(asked, Scenario(each.scenario)), windows))
     return Overhead(
         clock_ns=clock_ns,
         bare_ns=bare_ns,
@@ -133,6 +138,7 @@ def overhead(asked: RunSpec | None, cores: tuple[int, ...] | None, told: Told) -
         wakeups=found_wakeups,
         model=None if asked is None else asked.model,
         shares=tuple(shares),
+        doubts=doubts_together(windows),
     )
 
 
@@ -168,8 +174,8 @@ def _bare(plan: Plan) -> tuple[float, float]:
     return clock_ns, max(0.0, bare_ns - clock_ns)
 
 
-def _added(spec: RunSpec) -> Added:
-    with _tested(spec) as (plan, _, test):
+def _added(spec: RunSpec, windows: list[WindowConditions]) -> Added:
+    with _tested(spec, windows) as (plan, _, test):
         log = DetailLog(test.directory / "mlperf_log_detail.txt", "performance")
         latency = log.loadgen().latency_ns
         workers = len(plan.layout.workers)
@@ -188,9 +194,9 @@ def _added(spec: RunSpec) -> Added:
     )
 
 
-def _share(spec: RunSpec) -> ModelShare:
+def _share(spec: RunSpec, windows: list[WindowConditions]) -> ModelShare:
     """Return the model's own time beside what is added to it."""
-    with _tested(spec) as (plan, _, test):
+    with _tested(spec, windows) as (plan, _, test):
         if test.calibrated is None or test.done is None:
             raise EdgeperfError(f"{spec.scenario.value} of {spec.model}: it did not end")
         log = DetailLog(test.directory / "mlperf_log_detail.txt", "performance")
@@ -209,8 +215,15 @@ def _share(spec: RunSpec) -> ModelShare:
 
 
 @contextlib.contextmanager
-def _tested(spec: RunSpec) -> Iterator[tuple[Plan, Prepared, Measurement]]:
-    """Run one performance test and yield what it left, while its logs are there."""
+def _tested(
+    spec: RunSpec, windows: list[WindowConditions]
+) -> Iterator[tuple[Plan, Prepared, Measurement]]:
+    """Run one performance test and yield what it left, while its logs are there.
+
+    Args:
+        spec: The run.
+        windows: Takes how the board was meanwhile.
+    """
     plan = make_plan(spec)
     inputs = new_block("inputs")
     before = os.sched_getaffinity(0)
@@ -224,6 +237,8 @@ def _tested(spec: RunSpec) -> Iterator[tuple[Plan, Prepared, Measurement]]:
             if test.problem is not None or test.done is None:
                 why = test.problem.text if test.problem else "it did not end"
                 raise EdgeperfError(f"{spec.scenario.value} of {spec.model}: {why}")
+            if test.conditions is not None:
+                windows.append(test.conditions)
             yield plan, prepared, test
     finally:
         os.sched_setaffinity(0, before)
