@@ -38,6 +38,11 @@ def holders_of(port: str) -> list[str]:
     return found
 
 
+def is_pseudo_terminal(port: str) -> bool:
+    """Say whether behind *port* is a program, as with a simulated meter, and no device."""
+    return os.path.realpath(port).startswith("/dev/pts/")
+
+
 class SerialPort:
     """An open serial port that belongs to one meter.
 

@@ -25,7 +25,9 @@ import msgspec
 from edgeperf import EdgeperfError, InputError
 from edgeperf.power import make_source, parse_meter_spec
 from edgeperf.power.base import Identity, MeterError, MeterInputError, MeterLostError, Source
+from edgeperf.power.ports import is_pseudo_terminal
 from edgeperf.power.raw import RawWriter, Record, RecordKind
+from edgeperf.power.result import PORT, PSEUDO_TERMINAL
 from edgeperf.power.trace import trace_of_raw
 from edgeperf.power.watch import Watch
 
@@ -116,6 +118,9 @@ class RecordProcess:
         """Open, identify and start; write what is needed to decode what follows."""
         self._source.open()
         identity = self._source.identify()
+        if is_pseudo_terminal(parse_meter_spec(self._meter).port):
+            details = {**identity.details, PORT: PSEUDO_TERMINAL}
+            identity = msgspec.structs.replace(identity, details=details)
         self._source.start()
         self._writer.start(
             time.monotonic_ns(),

@@ -6,6 +6,9 @@ import msgspec
 
 from edgeperf.power.base import Boundary, Identity, Method, Quantity
 
+#: What ``details`` of an identity say where a program plays the meter, and no device is there.
+PORT, PSEUDO_TERMINAL = "port", "pseudo-terminal"
+
 
 class Estimate(msgspec.Struct, frozen=True):
     """A number with its uncertainty.
@@ -133,3 +136,8 @@ class PowerResult(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     official: bool = False
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a program plays the meter, so that joules are as real as that program."""
+        return self.identity.details.get(PORT) == PSEUDO_TERMINAL

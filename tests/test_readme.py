@@ -62,6 +62,8 @@ def test_the_demo_prints_the_lines_of_the_picture(tmp_path: Path) -> None:
     )
     assert done.returncode in (0, 1), done.stderr
     assert LABELS
+    assert " (simulated): power at the" in done.stdout  # nobody takes its joules for real ones
+    assert "a program plays it" in done.stdout
     shown = {line.split("  ")[0] for line in done.stdout.splitlines()}
     assert set(LABELS) <= shown
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from edgeperf.power.result import PORT, PSEUDO_TERMINAL
+
 Rows = list[tuple[str, str]]
 
 _PREFIXES = (("", 1.0), ("m", 1e-3), ("µ", 1e-6), ("n", 1e-9))
@@ -11,7 +13,10 @@ def power_rows(power: dict[str, Any] | None) -> Rows:
     """Return label and text of each line; none without a meter."""
     if power is None:
         return []
-    rows = [("meter", f"{power['meter']}: {power['measures']} at the {power['boundary']}")]
+    meter = power["meter"]
+    if power.get("identity", {}).get("details", {}).get(PORT) == PSEUDO_TERMINAL:
+        meter += " (simulated)"
+    rows = [("meter", f"{meter}: {power['measures']} at the {power['boundary']}")]
     gross, idle, net = power["gross"], power["idle"], power["net"]
     if gross is None:
         share = f"saw {power['coverage']:.1%} of the window"

@@ -80,7 +80,11 @@ class Metering:
             )
         except (MeterError, MeterInputError) as error:
             return None, [_suspect(str(error))]
-        return result, [_suspect(f"meter: {problem}") for problem in result.problems]
+        reasons = [_suspect(f"meter: {problem}") for problem in result.problems]
+        if result.is_simulated:
+            text = "meter: a program plays it (pseudo-terminal): these joules are not measured"
+            reasons.append(Reason(code="simulated-meter", severity=Severity.NOTE, text=text))
+        return result, reasons
 
     def keep_trace(self) -> list[Reason]:
         """Stop the meter after a test that did not end; its trace stays with the result."""

@@ -41,6 +41,7 @@ def test_record_json(simulate: Simulate, tmp_path: Path) -> None:
     assert told["peak_w"] == pytest.approx(8, rel=0.01)
     assert told["coverage"] == 1
     assert told["uncertainty"] > 0
+    assert told["result"]["identity"]["details"]["port"] == "pseudo-terminal"
     assert ran.return_value == 0
     again = measure(PowerTrace.load(output), start_ns, end_ns)
     assert again.gross is not None
