@@ -458,6 +458,10 @@ def test_reports(product: "Product") -> None:
         ("c", "", ""),
     ]
     assert float(rows[2]["by"]) == pytest.approx(10e6)
+    refused = product.call("decide", "p99<1s", "--report", "r.md")
+    assert refused.code == 2
+    assert "--report r.md: is there already; give another file" in refused.stderr
+    assert (product.folder / "r.md").read_text() == texts["r.md"]
 
 
 def test_text_from_a_board_stays_text(product: "Product") -> None:

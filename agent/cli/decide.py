@@ -100,7 +100,7 @@ def _writer(name: str) -> "Callable[[Decision], bytes]":
     """Return what writes a report of the kind that *name* ends in.
 
     Raises:
-        InputError: There is no such kind.
+        InputError: There is no such kind, or the file is there already.
     """
     from edgeperf.agent.decide.data import as_csv, as_json  # noqa: PLC0415 - only here
     from edgeperf.agent.decide.html import as_html  # noqa: PLC0415
@@ -110,12 +110,15 @@ def _writer(name: str) -> "Callable[[Decision], bytes]":
     writer = writers.get(Path(name).suffix)
     if writer is None:
         raise InputError(f"--report {name}: expected a file that ends in {', '.join(writers)}")
+    if Path(name).exists():
+        raise InputError(f"--report {name}: is there already; give another file")
     return writer
 
 
 def _write(path: Path, content: bytes) -> None:
     try:
-        path.write_bytes(content)
+        with path.open("xb") as file:
+            file.write(content)
     except OSError as error:
         raise InputError(f"--report {path}: {error.strerror}") from error
     click.echo(f"edgeperf: wrote {path}", err=True)
