@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgeperf import EdgeperfError, InputError
-from edgeperf.agent.freeze.document import frozen_from_json, is_frozen, read_file
+from edgeperf import EdgeperfError
+from edgeperf.agent.cli.fleet_specs import asked_spec, frozen_of, put
 from edgeperf.agent.freeze.findings import NAMES
-from edgeperf.agent.spec import Preset, Scenario, SpecError, spec_from_json, spec_from_mapping
+from edgeperf.agent.spec import Preset, Scenario, SpecError
 
 if TYPE_CHECKING:
     from edgeperf.coordinator.client import Client
@@ -70,12 +70,12 @@ def run(
     client = connect()
     asked = {name: given.pop(name) for name in ("timeout_s", "cool_to_c", "within_s")}
     body = {name: value for name, value in asked.items() if value is not None}
-    frozen, allowed = _frozen(given["spec_file"]), given.pop("allowed")
+    frozen, allowed = frozen_of(given["spec_file"]), given.pop("allowed")
     if frozen is None and allowed:
         raise SpecError("--allow: means nothing without a frozen spec (edgeperf spec freeze)")
     if frozen is not None:
         body["hold_to"] = {"spec": frozen, "allow": list(dict.fromkeys(allowed))}
-    spec = _spec(**given, frozen=frozen)
+    spec = asked_spec(**given, frozen=frozen)
     model = _send_along(client, spec["model"])
     if model is not None:
         spec["model"] = f"sha256:{model['sha256']}"
@@ -107,7 +107,7 @@ def clone(
     request = view["request"] or {}
     spec = request.get("spec") or view["spec"]
     for text in fields:
-        _put(spec, text)
+        put(spec, text)
     kept = ["model", "timeout_s", "cool_to_c", "cool_timeout_s", "files"]
     if not fields:  # with another field it is no repeat any more
         kept.append("hold_to")
@@ -215,80 +215,6 @@ def _summary(view: dict[str, Any]) -> None:
     raw = json.dumps(view["result"]).encode()
     click.echo(f"board {view['board']}, run {view['run']}")
     print_summary(result_from_json(raw, where=f"run {view['run']}"), Path(f"run {view['run']}"))
-
-
-def _spec(
-    *,
-    model: str | None,
-    spec_file: str | None,
-    fields: tuple[str, ...],
-    frozen: dict[str, Any] | None,
-    **given: Any,
-) -> dict[str, Any]:
-    """Return the spec as data, checked; of a frozen one what it runs."""
-    spec: dict[str, Any] = {}
-    if frozen is not None:
-        _check_beside(spec_file, fields, given)
-        spec = dict(frozen["run"])
-    elif spec_file is not None:
-        try:
-            raw = Path(spec_file).read_bytes()
-        except OSError as error:
-            raise SpecError(f"--spec {spec_file}: {error.strerror}") from error
-        spec_from_json(raw)
-        spec = json.loads(raw)
-    spec |= {name: value for name, value in given.items() if value is not None}
-    if model is not None:
-        spec["model"] = model
-    if "model" not in spec:
-        raise SpecError("MODEL: give a model file or a catalogue name (see: edgeperf models)")
-    for text in fields:
-        _put(spec, text)
-    spec_from_mapping(spec)
-    return spec
-
-
-def _check_beside(spec_file: str | None, fields: tuple[str, ...], given: dict[str, Any]) -> None:
-    """Refuse what a frozen spec holds already: beside it only places may be said."""
-    from edgeperf.agent.freeze.repeating import PLACES  # noqa: PLC0415 - numpy, only here
-
-    said = {name for name, value in given.items() if value is not None}
-    said |= {text.partition("=")[0] for text in fields}
-    if extra := sorted(said - set(PLACES)):
-        raise SpecError(f"--spec {spec_file}: is frozen; leave out {', '.join(extra)}")
-
-
-def _frozen(spec_file: str | None) -> dict[str, Any] | None:
-    """Return a frozen spec as data; None for a plain one."""
-    if spec_file is None:
-        return None
-    raw = read_file(Path(spec_file), "--spec")
-    if not is_frozen(raw):
-        return None
-    frozen_from_json(raw, where=spec_file)
-    found: dict[str, Any] = json.loads(raw)
-    return found
-
-
-def _put(spec: dict[str, Any], text: str) -> None:
-    """Set ``FIELD=VALUE``; ``options.NAME`` reaches into a table, ``FIELD=`` unsets."""
-    path, equals, raw = text.partition("=")
-    if not equals or not path:
-        raise InputError(f"--set {text}: expected FIELD=VALUE")
-    *tables, name = path.split(".")
-    node = spec
-    for table in tables:
-        node = node.setdefault(table, {})
-        if not isinstance(node, dict):
-            raise InputError(f"--set {text}: {table} is no table")
-    if not raw:
-        node.pop(name, None)
-        return
-    try:
-        value = json.loads(raw)
-    except ValueError:
-        value = raw
-    node[name] = raw if tables[:1] == ["options"] else value
 
 
 def _send_along(client: "Client", model: str) -> dict[str, Any] | None:
