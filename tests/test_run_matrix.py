@@ -266,12 +266,12 @@ def test_runtime_threads_stay_on_the_workers_cores(
 def test_server_with_several_workers(
     product_with_models: "Product", models_dir: Path, backend: str
 ) -> None:
-    """LoadGen then has a process of its own that does not infer, and two that do."""
+    """Two processes infer, each on cores of its own; the leader issues queries as well."""
     load = ("--scenario", "Server", "--workers", "2", "--target-qps", "500")
     outcome = measured(product_with_models, "kws", "--backend", backend, *load)
     check(outcome, "Server", models_dir)
     sut = outcome.result.sut
     assert sut is not None
-    assert [worker.role for worker in sut.workers] == ["issuer", "follower", "follower"]
-    assert {core for worker in sut.workers[1:] for core in worker.cores} <= os.sched_getaffinity(0)
-    assert sut.workers[1].cores != sut.workers[2].cores
+    assert [worker.role for worker in sut.workers] == ["leader", "follower"]
+    assert {core for worker in sut.workers for core in worker.cores} <= os.sched_getaffinity(0)
+    assert not set(sut.workers[0].cores) & set(sut.workers[1].cores)
