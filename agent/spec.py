@@ -145,6 +145,27 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise SpecError("data and inputs_file: give one of them")
 
 
+def check_asked(spec: RunSpec) -> None:
+    """Refuse what means nothing in a run that is asked for now.
+
+    No part of reading a spec: what an older edgeperf ran with such a field is read, frozen
+    and repeated as it was.
+
+    Raises:
+        SpecError: A field would change nothing; the message names it.
+    """
+    default = RunSpec(model=spec.model)
+    by_eight = spec.samples_per_query == default.samples_per_query
+    if not by_eight and spec.scenario is not Scenario.MULTI_STREAM:
+        raise SpecError(f"samples_per_query: means nothing in scenario {spec.scenario.value}")
+    if not spec.accuracy:
+        for name in ("gate", "ungated"):
+            if getattr(spec, name) != getattr(default, name):
+                raise SpecError(f"{name}: means nothing without the accuracy test")
+    if spec.seed != default.seed and (spec.task or spec.data or spec.inputs_file):
+        raise SpecError("seed: means nothing where inputs are not generated")
+
+
 def spec_from_json(raw: bytes | str) -> RunSpec:
     """Check untrusted JSON and turn it into a spec.
 

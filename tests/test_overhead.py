@@ -138,7 +138,8 @@ def test_bare_loop_that_fails_leaves_nothing_behind() -> None:
 
 def test_bad_input_is_one_line(product: "Product") -> None:
     """A model or a core that is not there ends the command before anything is measured."""
-    for arguments in (("nosuch",), ("--cores", "4096"), ("--cores", "x")):
+    nothing = (("--threads", "2"), ("--backend", "null"))  # of a model that is not given
+    for arguments in (("nosuch",), ("--cores", "4096"), ("--cores", "x"), *nothing):
         outcome = product.call("overhead", *arguments)
         assert outcome.code == 2
         assert outcome.stdout == ""

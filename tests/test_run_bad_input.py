@@ -104,6 +104,10 @@ def own_model(product: "Product", digits_file: Callable[[str], Path]) -> "Produc
         (("digits", "--scenario", "Server", "--target-qps", "inf"), "target"),
         (("digits", "--scenario", "Server", "--target-qps", "1e-9"), "target"),
         (("digits", "--scenario", "Server", "--target-latency", "1e300"), "target"),
+        (("digits", "--samples-per-query", "4"), "--samples-per-query: means nothing in"),
+        (("digits", "--no-accuracy", "--gate", "0.9"), "--gate: means nothing without"),
+        (("digits", "--no-accuracy", "--ungated"), "--ungated: means nothing without"),
+        (("digits", "--seed", "5"), "--seed 5: means nothing; the task 'digits'"),
         (("digits", "--option", "xnnpack"), "NAME=VALUE"),
         (("digits", "--option", "colour=blue"), "colour"),
         (("digits", "--option", "xnnpack=perhaps"), "xnnpack"),
@@ -140,6 +144,11 @@ def test_wrong_command_line_is_refused(
 def test_wrong_command_is_refused(product: "Product", arguments: tuple[str, ...]) -> None:
     """An unknown command or a missing argument is one line too."""
     assert line_of(product.call(*arguments), 2)
+
+
+def test_empty_argument_is_no_folder(product: "Product") -> None:
+    """It would be the folder that one stands in."""
+    assert line_of(product.call("decide", ""), 2).startswith("'': is neither a result nor")
 
 
 def test_no_command_shows_the_help(product: "Product") -> None:
@@ -592,6 +601,7 @@ def test_plain_spec_holds_everything(product: "Product") -> None:
         b'{"model": "digits\\u0000"}',
         b'{"model": "digits", "data": "\\u0000"}',
         b'{"model": "digits", "cores": [-1]}',
+        b'{"model": "digits", "samples_per_query": 4}',
         b'{"model": "digits", "options": {"x": 1}}',
     ],
 )

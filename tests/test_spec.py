@@ -15,6 +15,7 @@ from edgeperf.agent.spec import (
     RunSpec,
     Scenario,
     SpecError,
+    check_asked,
     spec_from_json,
     spec_from_mapping,
 )
@@ -143,6 +144,28 @@ def test_wrong_field_is_named(changes: dict[str, Any], names: str) -> None:
         spec_from_mapping({"model": "digits"} | changes)
     with pytest.raises(SpecError, match=names):
         spec_from_json(json.dumps({"model": "digits"} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"samples_per_query": 4}, "samples_per_query"),
+        ({"accuracy": False, "gate": 0.9}, "gate"),
+        ({"accuracy": False, "ungated": True}, "ungated"),
+        ({"task": "digits", "seed": 5}, "seed"),
+        ({"inputs_file": "a.npz", "seed": 5}, "seed"),
+    ],
+    ids=str,
+)
+def test_what_means_nothing_is_not_asked_and_still_read(
+    changes: dict[str, Any], names: str
+) -> None:
+    """An older edgeperf ran it: results and frozen specs with it are read."""
+    spec = spec_from_mapping({"model": "digits"} | changes)
+    with pytest.raises(SpecError, match=f"^{names}: means nothing"):
+        check_asked(spec)
+    check_asked(spec_from_json(msgspec.json.encode(RunSpec(model="digits"))))
+    check_asked(RunSpec(model="a", scenario=Scenario.MULTI_STREAM, samples_per_query=4, seed=5))
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])

@@ -69,6 +69,8 @@ def decide(  # noqa: PLR0913 - click passes every option
     from edgeperf.agent.decide.judge import Outcome  # noqa: PLC0415
     from edgeperf.agent.decide.sources import find  # noqa: PLC0415
 
+    if "" in arguments:
+        raise InputError("'': is neither a result nor a constraint; leave it out")
     writers = [(Path(name), _writer(name)) for name in reports]
     constraints = tuple(
         text for text in arguments if looks_like_one(text) and not Path(text).exists()

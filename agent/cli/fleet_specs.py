@@ -6,7 +6,7 @@ from typing import Any
 
 from edgeperf import InputError
 from edgeperf.agent.freeze.document import frozen_from_json, is_frozen, read_file
-from edgeperf.agent.spec import SpecError, spec_from_json, spec_from_mapping
+from edgeperf.agent.spec import SpecError, check_asked, spec_from_json, spec_from_mapping
 
 
 def asked_spec(
@@ -36,7 +36,9 @@ def asked_spec(
         raise SpecError("MODEL: give a model file or a catalogue name (see: edgeperf models)")
     for text in fields:
         put(spec, text)
-    spec_from_mapping(spec)
+    checked = spec_from_mapping(spec)
+    if frozen is None:
+        check_asked(checked)
     return spec
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from edgeperf import InputError
 from edgeperf.agent.cli.console import stdout_console
 from edgeperf.agent.cli.summary import time_text
 from edgeperf.agent.cli.values import cores_of
@@ -30,13 +31,13 @@ _WAYS = {
 @click.argument("model", required=False)
 @click.option("--backend", help="Runtime for MODEL; default: what fits the file.")
 @click.option("--cores", metavar="LIST", help="Cores to use, such as 2,3 or 0-3; default: all.")
-@click.option("--threads", type=int, default=1, show_default=True, help="Threads for MODEL.")
+@click.option("--threads", type=int, help="Threads for MODEL.  [1]")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 def overhead(
     model: str | None,
     backend: str | None,
     cores: str | None,
-    threads: int,
+    threads: int | None,
     as_json: bool,  # noqa: FBT001 - click passes flags by name
 ) -> int:
     """Measure what edgeperf itself adds on this board, in some ten seconds.
@@ -50,8 +51,12 @@ def overhead(
 
     asked = None
     used = None if cores is None else cores_of(cores)
+    if model is None and (backend is not None or threads is not None):
+        raise InputError(f"{'--backend' if backend else '--threads'}: means nothing without MODEL")
     if model is not None:
-        asked = RunSpec(model=model, backend=backend, threads=threads, cores=used)
+        asked = RunSpec(
+            model=model, backend=backend, threads=1 if threads is None else threads, cores=used
+        )
     console = Console(stderr=True)
     with console.status("measuring") as status:
         found = measure(asked, used, lambda text: status.update(escape(text)))

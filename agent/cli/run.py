@@ -26,6 +26,7 @@ from edgeperf.agent.spec import (
     RunSpec,
     Scenario,
     SpecError,
+    check_asked,
     spec_from_json,
     spec_from_mapping,
 )
@@ -155,6 +156,8 @@ def _execute(
     from edgeperf.agent.run.plan import make_plan  # noqa: PLC0415
 
     plan = make_plan(spec)
+    if held is None and spec.seed and plan.task is not None:
+        raise SpecError(f"--seed {spec.seed}: means nothing; the task {plan.task!r} has its inputs")
     with shown(plan) as show:
 
         def listen(event: Event) -> None:
@@ -214,7 +217,9 @@ def _spec_or_frozen(
     if fields:
         extra = ", ".join(map(option_of, sorted(fields)))
         raise SpecError(f"--spec {spec_file}: holds everything; leave out {extra}")
-    return spec_from_json(raw), None
+    spec = spec_from_json(raw)
+    check_asked(spec)
+    return spec, None
 
 
 def _held_to(
@@ -252,6 +257,8 @@ def _spec(fields: dict[str, Any]) -> RunSpec:
     if "model" not in fields:
         raise SpecError("MODEL: give a model file or a catalogue name (see: edgeperf models)")
     try:
-        return spec_from_mapping(json.loads(json.dumps(fields)))
+        spec = spec_from_mapping(json.loads(json.dumps(fields)))
+        check_asked(spec)
     except SpecError as error:
         raise by_option(error) from error
+    return spec

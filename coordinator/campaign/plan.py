@@ -10,7 +10,7 @@ import msgspec
 
 from edgeperf import InputError
 from edgeperf.agent.messages import ModelRef, RunStart, new_id, run_start, spec_to_wire
-from edgeperf.agent.spec import Preset, RunSpec, Scenario, SpecError, spec_from_mapping
+from edgeperf.agent.spec import Preset, RunSpec, Scenario, SpecError, check_asked, spec_from_mapping
 from edgeperf.coordinator.campaign.file import Campaign, Order, Skip, field_error
 from edgeperf.coordinator.store.campaigns import Cell
 
@@ -132,7 +132,9 @@ class Planner:
         given["preset"] = combination.preset.value
         if combination.backend is not None:
             given["backend"] = combination.backend
-        return spec_from_mapping(given)
+        spec = spec_from_mapping(given)
+        check_asked(spec)
+        return spec
 
     def _blame(self, combination: _Combination, problem: str) -> Exception:
         """Name the line that a spec's error comes from: a field of ``run``, or a list."""

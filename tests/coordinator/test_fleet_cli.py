@@ -87,6 +87,9 @@ def test_run_waits_and_exits_with_the_runs_status(typed: Any, shelf: None) -> No
     assert "no model ran" in done.out
     assert done.err.startswith("edgeperf: run ")
     assert done.err.endswith("edgeperf: succeeded\n")
+    nothing = typed("fleet", "run", "pi5-01", "digits", "--set", "samples_per_query=4")
+    assert nothing.status == 2
+    assert "samples_per_query: means nothing in scenario SingleStream" in nothing.err
     as_json = typed("fleet", "run", "pi5-02", "digits", "--set", "threads=2", "--json")
     view = json.loads(as_json.out)
     assert (view["board"], view["spec"]["threads"], as_json.status) == ("pi5-02", 2, 1)
