@@ -166,8 +166,8 @@ def check_asked(spec: RunSpec) -> None:
         raise SpecError("seed: means nothing where inputs are not generated")
 
 
-def spec_from_json(raw: bytes | str) -> RunSpec:
-    """Check untrusted JSON and turn it into a spec.
+def spec_from_json(raw: bytes | str, *, where: str = "run spec") -> RunSpec:
+    """Check untrusted JSON and turn it into a spec; *where* is for messages.
 
     Raises:
         SpecError: It is not JSON, or a field is unknown, missing, of the wrong type or
@@ -176,7 +176,7 @@ def spec_from_json(raw: bytes | str) -> RunSpec:
     try:
         return msgspec.json.decode(raw, type=RunSpec)
     except msgspec.DecodeError as error:
-        raise SpecError(f"run spec: {error}") from error
+        raise SpecError(f"{where}: {error}") from error
 
 
 def spec_from_mapping(raw: dict[str, Any]) -> RunSpec:

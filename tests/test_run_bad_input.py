@@ -611,6 +611,24 @@ def test_wrong_spec_file_is_refused(product: "Product", text: bytes) -> None:
     assert refused(product, "--spec", "spec.json")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty; expected a spec, such as edgeperf spec freeze makes"),
+        ('{"frozen_spec": 1, "origin": {"result', "no JSON, or cut short ("),
+        ('{"format_version": 1, "verdict": {}}', "is a result; freeze it with edgeperf spec"),
+        ('["digits"]', "is no JSON object; expected a spec"),
+    ],
+)
+def test_file_that_is_no_spec_says_what_it_is(product: "Product", text: str, says: str) -> None:
+    """With its name, and what to do, wherever a spec is taken."""
+    (product.folder / "spec.json").write_text(text)
+    assert refused(product, "--spec", "spec.json").startswith(f"--spec spec.json: {says}")
+    for command in ("check", "show"):
+        line = line_of(product.call("spec", command, "spec.json"), 2)
+        assert line.startswith(f"spec spec.json: {says}")
+
+
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeperf import InputError
-from edgeperf.agent.freeze.document import frozen_from_json, is_frozen, read_file
+from edgeperf.agent.freeze.document import check_is_spec, frozen_from_json, is_frozen, read_file
 from edgeperf.agent.spec import SpecError, check_asked, spec_from_json, spec_from_mapping
 
 
@@ -27,7 +27,7 @@ def asked_spec(
             raw = Path(spec_file).read_bytes()
         except OSError as error:
             raise SpecError(f"--spec {spec_file}: {error.strerror}") from error
-        spec_from_json(raw)
+        spec_from_json(raw, where=f"--spec {spec_file}")
         spec = json.loads(raw)
     spec |= {name: value for name, value in given.items() if value is not None}
     if model is not None:
@@ -57,6 +57,7 @@ def frozen_of(spec_file: str | None) -> dict[str, Any] | None:
     if spec_file is None:
         return None
     raw = read_file(Path(spec_file), "--spec")
+    check_is_spec(raw, f"--spec {spec_file}")
     if not is_frozen(raw):
         return None
     frozen_from_json(raw, where=spec_file)

@@ -17,7 +17,7 @@ from edgeperf.agent.cli.ending import ending_of, ignore_signals
 from edgeperf.agent.cli.run_fields import by_option, check_text, fields_of, option_of
 from edgeperf.agent.cli.values import BatchSize
 from edgeperf.agent.events import Event, Failed, Finished, Phase, Progress
-from edgeperf.agent.freeze.document import frozen_from_json, is_frozen, read_file
+from edgeperf.agent.freeze.document import check_is_spec, frozen_from_json, is_frozen, read_file
 from edgeperf.agent.freeze.findings import NAMES, NotHeldError
 from edgeperf.agent.result import Result, Status, result_to_json
 from edgeperf.agent.spec import (
@@ -208,6 +208,7 @@ def _spec_or_frozen(
         return _held_to(spec_file, hold_to, allowed)
     if spec_file is not None:
         raw = read_file(Path(spec_file), "--spec")
+        check_is_spec(raw, f"--spec {spec_file}")
         if is_frozen(raw):
             return _frozen(spec_file, raw, fields, allowed)
     if allowed:
@@ -217,7 +218,7 @@ def _spec_or_frozen(
     if fields:
         extra = ", ".join(map(option_of, sorted(fields)))
         raise SpecError(f"--spec {spec_file}: holds everything; leave out {extra}")
-    spec = spec_from_json(raw)
+    spec = spec_from_json(raw, where=f"--spec {spec_file}")
     check_asked(spec)
     return spec, None
 

@@ -93,12 +93,14 @@ def _line(finding: "Finding") -> str:
 
 def _read(path: Path) -> "FrozenFile":
     from edgeperf.agent.freeze.document import (  # noqa: PLC0415 - light, but not for --help
+        check_is_spec,
         frozen_from_json,
         is_frozen,
         read_file,
     )
 
     raw = read_file(path)
+    check_is_spec(raw, f"spec {path}")
     if not is_frozen(raw):
         raise InputError(
             f"spec {path}: not a frozen spec; make one from a result with edgeperf spec freeze"

@@ -19,6 +19,7 @@ from edgeperf.agent.spec import RunSpec, SpecError
 FORMAT_VERSION = 1
 #: Larger than any frozen spec; a file that is larger is something else.
 MAX_BYTES = 1 << 20
+_EXPECTED = "expected a spec, such as edgeperf spec freeze makes of a result"
 #: Fields that the digest does not cover.
 _OUTSIDE = ("digest", "origin")
 #: Whole numbers up to here are the same as a float and as an integer.
@@ -235,6 +236,24 @@ def read_file(path: Path, what: str = "spec") -> bytes:
     if len(raw) > MAX_BYTES:
         raise SpecError(f"{what} {path}: more than {MAX_BYTES} bytes; no spec is so large")
     return raw
+
+
+def check_is_spec(raw: bytes, where: str) -> None:
+    """Refuse a file that is no spec of any kind, before it is read as one.
+
+    Raises:
+        SpecError: It is empty, cut short, no JSON, or a result; the message says what to do.
+    """
+    if not raw.strip():
+        raise SpecError(f"{where}: is empty; {_EXPECTED}")
+    try:
+        document = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise SpecError(f"{where}: no JSON, or cut short ({error}); {_EXPECTED}") from error
+    if not isinstance(document, dict):
+        raise SpecError(f"{where}: is no JSON object; {_EXPECTED}")
+    if "verdict" in document and "format_version" in document:
+        raise SpecError(f"{where}: is a result; freeze it with edgeperf spec freeze, and give that")
 
 
 def is_frozen(raw: bytes) -> bool:
