@@ -92,6 +92,16 @@ def test_two_classes_that_are_swapped() -> None:
     assert "the model answers 'cat' as 'dog', 'dog' as 'cat'" in trouble
 
 
+def test_far_below_chance_is_not_called_chance() -> None:
+    """Classes the wrong way round are nearly always wrong; guessing is not."""
+    labels = np.arange(200) % 2
+    (swapped,) = chance_remarks(labels, 1 - labels, 2)
+    assert "0.000 is far below what guessing among 2 classes gives (0.500)" in swapped.text
+    assert "in another order" in swapped.text
+    (guessed,) = chance_remarks(labels, labels * 0, 2)
+    assert "0.500 is about what guessing" in guessed.text
+
+
 def test_chance_depends_on_how_many_samples_there_are() -> None:
     """A half right of two classes is chance, also 60 % of few; not 60 % of many."""
     random = np.random.default_rng(1)

@@ -59,7 +59,7 @@ def class_remarks(
 def chance_remarks(
     labels: NDArray[np.int64], answers: NDArray[np.int64], classes: int
 ) -> list[Remark]:
-    """Return a word of doubt where answers are no better than guessing.
+    """Return a word of doubt where answers are no better than guessing, or worse.
 
     Balanced accuracy is compared with one in *classes*, three standard deviations of that
     many samples of each class allowed, but not more than is of use; below 5 % it is no use in
@@ -75,9 +75,12 @@ def chance_remarks(
     most = max(guess + allowed, _USELESS)
     if len(labels) < _FEWEST_FOR_CHANCE or found > most:
         return []
+    how, asks = "about", "are samples and labels what the model was trained with?"
+    if found < guess - allowed:
+        how, asks = "far below", "are the classes in another order than the model has them?"
     text = (
-        f"balanced accuracy {found:.3f} is about what guessing among {classes} classes gives"
-        f" ({guess:.3f}): are samples and labels what the model was trained with?"
+        f"balanced accuracy {found:.3f} is {how} what guessing among {classes} classes gives"
+        f" ({guess:.3f}): {asks}"
     )
     return [Remark(code="chance", text=text, doubt=True)]
 
