@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from edgeperf import InputError
+from edgeperf.datasets.choices import with_choices
 
 
 class SpecError(InputError):
@@ -176,7 +177,7 @@ def spec_from_json(raw: bytes | str, *, where: str = "run spec") -> RunSpec:
     try:
         return msgspec.json.decode(raw, type=RunSpec)
     except msgspec.DecodeError as error:
-        raise SpecError(f"{where}: {error}") from error
+        raise SpecError(f"{where}: {with_choices(str(error), RunSpec)}") from error
 
 
 def spec_from_mapping(raw: dict[str, Any]) -> RunSpec:
@@ -184,4 +185,4 @@ def spec_from_mapping(raw: dict[str, Any]) -> RunSpec:
     try:
         return msgspec.convert(raw, RunSpec)
     except msgspec.ValidationError as error:
-        raise SpecError(f"run spec: {error}") from error
+        raise SpecError(f"run spec: {with_choices(str(error), RunSpec)}") from error

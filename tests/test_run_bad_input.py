@@ -139,7 +139,16 @@ def test_wrong_command_line_is_refused(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("benchmark",), ("--quiet",), ("show",), ("show", "a", "b"), ("models", "digits")]
+    "arguments",
+    [
+        ("benchmark",),
+        ("demo", "--preset", "quick"),
+        ("demo", "--scenario", "x"),
+        ("--quiet",),
+        ("show",),
+        ("show", "a", "b"),
+        ("models", "digits"),
+    ],
 )
 def test_wrong_command_is_refused(product: "Product", arguments: tuple[str, ...]) -> None:
     """An unknown command or a missing argument is one line too."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgeperf import EdgeperfError
+from edgeperf.agent.spec import Preset, Scenario
 
 if TYPE_CHECKING:
     from edgeperf.coordinator.client import Client
@@ -34,8 +35,19 @@ _STOP_S = 10.0
 
 @click.command()
 @click.option("--model", default="digits", show_default=True, help="A name of the catalogue.")
-@click.option("--preset", default="smoke", show_default=True, help="How long the run lasts.")
-@click.option("--scenario", default="SingleStream", show_default=True)
+@click.option(
+    "--preset",
+    type=click.Choice([one.value for one in Preset], case_sensitive=False),
+    default="smoke",
+    show_default=True,
+    help="How long the run lasts.",
+)
+@click.option(
+    "--scenario",
+    type=click.Choice([one.value for one in Scenario], case_sensitive=False),
+    default="SingleStream",
+    show_default=True,
+)
 @click.option("--backend", help="Runtime.  [what fits the model]")
 @click.option("--no-meter", is_flag=True, help="Leave the simulated power meter out.")
 @click.option(

@@ -36,6 +36,7 @@ import msgspec
 
 from edgeperf import InputError
 from edgeperf.agent.spec import Preset, Scenario
+from edgeperf.datasets.choices import with_choices
 
 _NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$"
 Names = Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=500)]
@@ -147,7 +148,7 @@ def parse_campaign(source: str, *, where: str) -> Campaign:
     try:
         return msgspec.convert(document, Campaign)
     except msgspec.ValidationError as error:
-        raise _located(str(error), source, where) from error
+        raise _located(with_choices(str(error), Campaign), source, where) from error
 
 
 def field_error(field: str, problem: str, *, source: str, where: str) -> CampaignError:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from edgeperf.datasets.base import DatasetError
+from edgeperf.datasets.choices import with_choices
 from edgeperf.datasets.metrics.names import (
     bare,
     falls,
@@ -111,7 +112,7 @@ def parse_task(raw: bytes, where: str) -> TaskFile:
     except ImportError as error:  # Python 3.10 has no TOML reader of its own
         raise DatasetError(f"task file {where}: needs tomli here; pip install tomli") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DatasetError(f"task file {where}: {error}") from error
+        raise DatasetError(f"task file {where}: {with_choices(str(error), TaskFile)}") from error
     for problem in _problems(task):
         raise DatasetError(f"task file {where}: {problem}")
     return task

@@ -105,7 +105,10 @@ def test_orders() -> None:
         (("repeats = 2", "repeats = 0"), "c.toml:10: repeats: Expected `int` >= 1"),
         (("repeats = 2", "repeets = 2"), "c.toml:10: repeets: unknown field"),
         (('name = "shelf"', ""), "c.toml: name: missing"),
-        (('"Server"]', '"Sever"]'), "c.toml:9: scenarios[1]: Invalid enum value 'Sever'"),
+        (
+            ('"Server"]', '"Sever"]'),
+            "c.toml:9: scenarios[1]: Invalid enum value 'Sever'; expected MultiStream, Offline,",
+        ),
         (("to_c = 55", "to_c = 155"), "c.toml:13: cool_down.to_c: Expected `float` <= 150.0"),
         (("device = 2", "devise = 2"), "c.toml:16: retries.devise: unknown field"),
         (("threads = 1", "threads = 0"), "c.toml:19: run.threads: Expected `int` >= 1"),
