@@ -210,6 +210,21 @@ def test_what_the_system_gave_tells_configurations_apart(tmp_path: Path) -> None
     ]
 
 
+def test_governor_that_the_board_does_not_have_is_no_setting(tmp_path: Path) -> None:
+    """Asked for and not there, it changed nothing; asked for and held, it did."""
+    asked = made(p99_ms=9, governor="performance")
+    missing = {"settings": [], "missing": ["governor: the kernel controls no frequency here"]}
+    held = {"settings": [{"knob": "governor", "is_held": True}], "missing": []}
+    results = [msgspec.structs.replace(asked, tuning=missing), made(p99_ms=10)]
+    assert len(only(decided(tmp_path / "missing", results, "p99<20ms")).candidates) == 1
+    results = [msgspec.structs.replace(asked, tuning=held), made(p99_ms=10)]
+    group = only(decided(tmp_path / "held", results, "p99<20ms"))
+    assert [one.settings for one in group.candidates] == [
+        ("governor performance",),
+        ("governor not set",),
+    ]
+
+
 def test_same_name_of_two_models_is_no_repeat(tmp_path: Path) -> None:
     """The file's digest is the model's identity, and is shown where names do not tell."""
     first = made()

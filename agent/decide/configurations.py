@@ -21,6 +21,8 @@ ARENA = ("task", "samples", "scenario", "length")
 #: Between what an arena is made of across.
 BETWEEN = " | "
 _SETTINGS = ("governor", "clock_hz", "fan", "realtime", "target_qps", "shapes")
+#: Those that a board may not have, and the name of what was set.
+_KNOBS = {"governor": "governor", "clock_hz": "clock", "fan": "fan"}
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +116,7 @@ def _settings(result: Result) -> dict[str, str]:
         "parts": ", ".join(part.sha256 for part in (*result.model.parts, *result.model.companions)),
         "processor": str(result.board.get("cpu_model") or ""),
         "power mode": str(result.board.get("power_mode") or ""),
-        **{name: _word(spec.get(name)) for name in _SETTINGS},
+        **{name: _word(_set(result, name)) for name in _SETTINGS},
     }
     if sut is None:
         return found | {"backend": _word(spec.get("backend"))}
@@ -141,6 +143,17 @@ def _got(result: Result, sut: Sut) -> dict[str, str]:
         "priority": " | ".join(worker.policy for worker in workers),
         "memory locked": " | ".join(_word(worker.memory_locked) for worker in workers),
     }
+
+
+def _set(result: Result, name: str) -> Any:
+    """Return what was asked; None where the result tells that the board has no such thing."""
+    knob, tuning, asked = _KNOBS.get(name), result.tuning, result.spec.get(name)
+    if knob is None or tuning is None:
+        return asked
+    settings = tuning.get("settings")
+    given = settings if isinstance(settings, list) else []
+    there = any(isinstance(one, dict) and one.get("knob") == knob for one in given)
+    return asked if there else None
 
 
 def _arena(result: Result, samples: dict[str, str]) -> dict[str, str]:
