@@ -57,9 +57,9 @@ def results(
         filters["since_ns"] = _moment_ns(since)
     client = connect()
     if kind == "table":
-        from edgeperf.agent.cli.fleet_tables import print_table, run_table  # noqa: PLC0415 - rich
+        from edgeperf.agent.cli.fleet_tables import print_runs  # noqa: PLC0415 - rich
 
-        print_table(run_table(json.loads(client.download("/v1/runs", format="list", **filters))))
+        print_runs(json.loads(client.download("/v1/runs", format="list", **filters)))
         return
     if kind == "parquet" and output is None and sys.stdout.isatty():
         raise InputError("--format parquet: give --output FILE; it is no text")

@@ -1,15 +1,19 @@
 """Tables of ``edgeperf fleet``."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from edgeperf.agent.cli.console import stdout_console
+from edgeperf.agent.cli.console import say, stdout_console
 
 _LONGEST = 400
+#: "sha256:" and as many digits as tell models apart.
+_DIGEST = 19
+_WIDEST = 10_000
 _COLOUR = {
     "online": "green", "busy": "cyan", "draining": "yellow", "lost": "red", "offline": "dim",
     "revoked": "dim", "succeeded": "green", "running": "cyan", "failed": "red",
@@ -86,26 +90,57 @@ def _described(description: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, value if isinstance(value, str) else json.dumps(value)
 
 
-def run_table(runs: Iterable[dict[str, Any]]) -> Table:
-    """One row a run."""
-    table = _table(
-        "run", "board", "model", "backend", "scenario", "preset", "state", "verdict", "headline",
-        "created",
-    )  # fmt: skip
-    for run in runs:
-        table.add_row(
-            run["run"],
-            run["board"],
-            Text(run["model"] or ""),
-            run["backend"] or "",
-            run["scenario"] or "",
-            run["preset"] or "",
-            _word(run["state"]),
-            _word(run["verdict"] or ""),
-            headline(run),
-            _moment(run["created"]),
-        )
+#: What is left out first where a terminal is too narrow.
+_SPARE = ("created", "preset", "scenario", "backend")
+
+
+def print_runs(runs: Sequence[dict[str, Any]]) -> None:
+    """Print one row a run: its state, verdict and headline at any width."""
+    console = stdout_console()
+    unbounded = console.options.update(width=_WIDEST)
+    for dropped in range(len(_SPARE) + 1):
+        table = run_table(runs, _SPARE[:dropped])
+        if Measurement.get(console, unbounded, table).maximum <= console.width:
+            break
+    console.print(table)
+    if dropped:
+        left_out = ", ".join(_SPARE[:dropped])
+        say(f"left out in this width: {left_out}; --format csv has everything")
+
+
+def run_table(runs: Iterable[dict[str, Any]], without: Collection[str] = ()) -> Table:
+    """One row a run; what is named *without* is left out, run and model fold."""
+    cells = [_run_cells(run) for run in runs]
+    names = [name for name in _RUN_COLUMNS if name not in without]
+    table = _table(*names)
+    for column in table.columns:
+        if column.header in ("run", "model"):
+            column.no_wrap, column.overflow = False, "fold"
+    for row in cells:
+        table.add_row(*(row[name] for name in names))
     return table
+
+
+_RUN_COLUMNS = (
+    "run", "board", "model", "backend", "scenario", "preset", "state", "verdict", "headline",
+    "created",
+)  # fmt: skip
+
+
+def _run_cells(run: dict[str, Any]) -> dict[str, str | Text]:
+    model = run["model"] or ""
+    return {
+        "run": run["run"],
+        "board": run["board"],
+        "model": Text(model[:_DIGEST] if model.startswith("sha256:") else model),
+        "backend": run["backend"] or "",
+        "scenario": run["scenario"] or "",
+        "preset": run["preset"] or "",
+        "state": _word(run["state"]),
+        "verdict": _word(run["verdict"] or ""),
+        "headline": headline(run),
+        "created": _moment(run["created"]),
+    }
 
 
 def cell_table(cells: Iterable[dict[str, Any]]) -> Table:
