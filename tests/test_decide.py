@@ -210,6 +210,33 @@ def test_what_the_system_gave_tells_configurations_apart(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.parametrize(
+    ("lines", "contradict"),
+    [
+        (("p99<1ms", "p99>2ms"), True),
+        (("p99<2ms", "p99>=2ms"), True),
+        (("p99<=2ms", "p99>=2ms"), False),
+        (("p99<2ms", "p90>3ms"), False),
+    ],
+)
+def test_constraints_that_contradict_are_refused(
+    tmp_path: Path, lines: tuple[str, ...], *, contradict: bool
+) -> None:
+    """What no value can keep is a slip of the pen, not a decision against every board."""
+    if contradict:
+        with pytest.raises(DecideError, match=r"^constraints p99 .* no value keeps both"):
+            decided(tmp_path, [made()], *lines)
+    else:
+        decided(tmp_path, [made()], *lines)
+
+
+def test_constraint_that_is_turned_round_is_said(tmp_path: Path) -> None:
+    """A ceiling on accuracy, or a floor under latency, is done as asked and told."""
+    notes = only(decided(tmp_path, [made()], "top1<0.9", "p99<20ms")).notes
+    told = [note for note in notes if "asks for the worse" in note]
+    assert told == ["top1 < 0.9 asks for the worse: of top1 higher is better"]
+
+
 def test_governor_that_the_board_does_not_have_is_no_setting(tmp_path: Path) -> None:
     """Asked for and not there, it changed nothing; asked for and held, it did."""
     asked = made(p99_ms=9, governor="performance")

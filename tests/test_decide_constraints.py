@@ -24,6 +24,11 @@ def test_serving_constraint_reads_back(
     unit, size = data.draw(st.sampled_from(sorted(UNITS[SERVING[name][0]].items()) or [("", 1.0)]))
     gaps = [data.draw(SPACE) for _ in range(4)]
     text = f"{gaps[0]}{name}{gaps[1]}{op.value}{gaps[2]}{number!r}{gaps[3]}{unit}"
+    never_kept = number == 0 and op is Op.BELOW
+    if never_kept and SERVING[name][0] in (Kind.TIME, Kind.MEMORY, Kind.RATE):
+        with pytest.raises(DecideError, match="never below 0"):
+            settle(parse(text), serving(name))
+        return
     limit = settle(parse(text), serving(name))
     assert (limit.op, limit.asked.name) == (op, name)
     assert limit.value == pytest.approx(number * size)
@@ -73,6 +78,8 @@ def test_ways_to_write_one(text: str, name: str, value: float) -> None:
         ("p99<20W", "unit 'W' of p99: expected ns"),
         ("p99<20 m s", "is no number with a unit"),
         ("p99<", "is no number with a unit"),
+        ("p99<-3ms", "p99 is never below 0"),
+        ("p99<0ms", "p99 is never below 0"),
         ("p99<nan", "is no number with a unit"),
         ("p99<1e999ms", "too large a number"),
         ("p99=<20ms", "=< is no comparison"),

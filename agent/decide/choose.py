@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from edgeperf.agent.decide.configurations import BETWEEN, Arena, arenas_of
-from edgeperf.agent.decide.constraints import Limit, parse, settle
+from edgeperf.agent.decide.constraints import Limit, parse, require_possible, settle
 from edgeperf.agent.decide.decision import Candidate, Decision, Group, Wish
 from edgeperf.agent.decide.errors import DecideError
 from edgeperf.agent.decide.figures import Figure, read
@@ -33,7 +33,8 @@ def decide(found: Found, wish: Wish) -> Decision:
     """Decide.
 
     Raises:
-        DecideError: A constraint or a figure's name cannot be understood.
+        DecideError: A constraint or a figure's name cannot be understood, or two constraints
+            contradict.
     """
     names = names_of(found.runs)
     settled = (
@@ -41,6 +42,7 @@ def decide(found: Found, wish: Wish) -> Decision:
         for parsed in map(parse, wish.constraints)
     )
     limits = tuple(dict.fromkeys(settled))
+    require_possible(limits)
     prefer = None if wish.prefer is None else _directed(wish.prefer, names, wish, "--prefer")
     over = tuple(dict.fromkeys(_directed(name, names, wish, "--pareto") for name in wish.over))
     ranked = [limit.asked for limit in limits] + list(over) + ([prefer] if prefer else [])

@@ -6,8 +6,10 @@ in brackets anything.
 """
 
 import enum
+import itertools
 import math
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -21,6 +23,7 @@ _WHOLE = re.compile(
 )
 _VALUE = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s.]*)")
 _MICRO = {"\N{GREEK SMALL LETTER MU}s": "µs", "\N{GREEK SMALL LETTER MU}J": "µJ"}
+_NEVER_NEGATIVE = (Kind.TIME, Kind.MEMORY, Kind.RATE)
 _FORM = "expected NAME<VALUE, such as p99<20ms or 'accuracy>=0.9'"
 
 
@@ -135,4 +138,22 @@ def settle(constraint: Constraint, asked: Asked) -> Limit:
         )
     if not math.isfinite(value):
         raise DecideError(f"{where}: too large a number")
+    below_nought = value < 0 or (value == 0 and constraint.op is Op.BELOW)
+    if below_nought and asked.kind in _NEVER_NEGATIVE:
+        raise DecideError(f"{where}: {asked.name} is never below 0; give a limit that can be met")
     return Limit(asked=asked, op=constraint.op, value=value)
+
+
+def require_possible(limits: Sequence[Limit]) -> None:
+    """Refuse limits of one figure of which no value keeps both.
+
+    Raises:
+        DecideError: Two of them contradict.
+    """
+    ceilings = [limit for limit in limits if limit.op.is_ceiling]
+    floors = [limit for limit in limits if not limit.op.is_ceiling]
+    for low, high in itertools.product(floors, ceilings):
+        both_open = low.op is Op.AT_LEAST and high.op is Op.AT_MOST
+        empty = low.value > high.value or (low.value == high.value and not both_open)
+        if low.asked.name == high.asked.name and empty:
+            raise DecideError(f"constraints {low} and {high}: no value keeps both; leave one out")

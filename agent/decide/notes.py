@@ -42,6 +42,7 @@ def notes_of(
     yield from _length(results)
     yield from _energy(results, asked)
     yield from _rates(arena, asked)
+    yield from _backwards(limits)
     yield from _quality(judged, limits)
     yield from _imbalance(results, limits)
     yield from _again(judged)
@@ -76,6 +77,14 @@ def _energy(results: Sequence[Result], asked: Sequence[Asked]) -> Iterator[str]:
 def _rates(arena: Arena, asked: Sequence[Asked]) -> Iterator[str]:
     if "Server" in arena.what["scenario"] and any(one.kind is Kind.TIME for one in asked):
         yield "Server: each latency is at that run's own rate; lay qps beside it"
+
+
+def _backwards(limits: Sequence[Limit]) -> Iterator[str]:
+    """Say that a constraint keeps what is worse, as one that was turned round by mistake does."""
+    for limit in limits:
+        if limit.asked.better == ("higher" if limit.op.is_ceiling else "lower"):
+            asked = limit.asked
+            yield f"{limit} asks for the worse: of {asked.name} {asked.better} is better"
 
 
 def _quality(judged: Sequence[Judged], limits: Sequence[Limit]) -> Iterator[str]:
