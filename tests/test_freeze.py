@@ -109,6 +109,7 @@ def test_everything_open_is_chosen(first: Product) -> None:
     assert shown.code == 0
     assert spec.model.sha256 in shown.stdout
     assert spec.digest in shown.stdout
+    assert f"from {spec.origin.result}, {spec.origin.status} (a remark" in shown.stdout
     checked = first.call("spec", "check", "spec.json")
     assert checked.code == 0, checked.stdout
     assert "NOT HELD" not in checked.stdout

@@ -12,11 +12,12 @@ def print_spec(file: FrozenFile) -> None:
     """Print what *file* holds a run to, on standard output."""
     console = stdout_console()
     spec = file.spec
-    console.print(f"frozen from {spec.origin.result} ({spec.origin.status})", markup=False)
     if file.is_intact:
         console.print(spec.digest)
     else:
         console.print(f"EDITED: {file.found_digest}, not {spec.digest}", markup=False)
+    origin = f"{spec.origin.result}, {spec.origin.status}"
+    console.print(f"from {origin} (a remark that the digest does not cover)", markup=False)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
