@@ -230,6 +230,8 @@ def test_real_result_fits_the_schema_and_is_shown_again(product: "Product", scen
     shown = product.call("show", f"edgeperf-results/{outcome.directory.name}")
     assert shown.code == 0
     assert shown.stdout == outcome.stdout
+    told = ["LoadGen's, with handing over its list of samples", "from first issue to last answer"]
+    assert all((words in shown.stdout) == (scenario == "Offline") for words in told)
 
 
 @pytest.mark.slow

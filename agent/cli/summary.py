@@ -16,7 +16,7 @@ _PER_CLASS = ("recall[", "precision[", "f1[")
 _HEADLINES = {
     "latency_p90_early_stopping": ("latency p90", "early-stopping estimate"),
     "query_latency_p99_early_stopping": ("query p99", "early-stopping estimate"),
-    "samples_per_second": ("throughput", ""),
+    "samples_per_second": ("throughput", "LoadGen's, with handing over its list of samples"),
     "scheduled_queries_per_second": ("rate", ""),
 }
 
@@ -138,6 +138,8 @@ def _load(performance: Performance) -> str:
         f"{performance.queries:,} queries, {performance.samples:,} samples in"
         f" {performance.duration_ns / 1e9:.1f} s: {performance.throughput_sps:,.1f} samples/s"
     )
+    if performance.latency_ns is None:
+        text += " from first issue to last answer"
     if performance.tokens_per_s is not None:
         text += f", {performance.tokens_per_s:,.1f} tokens/s"
     if performance.target_latency_ns is not None:

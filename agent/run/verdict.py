@@ -151,8 +151,9 @@ def _harness_reasons(performance: Performance) -> Iterator[Reason]:
         return
     what = "sample" if performance.latency_ns is None else "query"
     text = (
-        f"the harness adds {added_ns / 1e3:.1f} µs to a {what} of {model_ns / 1e3:.1f} µs; what"
-        f" takes less than {HONEST} times as long is measured together with it"
+        f"the harness adds {added_ns / 1e3:.1f} µs to a {what} of {model_ns / 1e3:.1f} µs (as"
+        f" timed before the test); what takes less than {HONEST} times as long is measured together"
+        " with it"
     )
     yield _reason("harness-share", Severity.SUSPECT, text)
 
