@@ -309,7 +309,7 @@ BAD: list[tuple[Callable[[Path], Path], str]] = [
     (_npz(x=np.zeros(0), labels=np.zeros(0, int)), r"a.npz: holds no sample"),
     (_npz(x=np.zeros(1), labels=[0.5]), r"labels are \[1\] float64; expected one whole number"),
     (_npz(x=np.zeros((1, 4)), labels=[0]), r"is \[4\] float64; expected an image"),
-    (_text("a.npy", "no array"), r"a.npy: cannot be read as .npy"),
+    (_text("a.npy", "no array"), r"a.npy: is no .npy file"),
 ]
 
 

@@ -258,6 +258,17 @@ def test_nonsense_is_one_clear_line(picture: Path, text: str, said: str) -> None
     assert "\n" not in str(caught.value)
 
 
+def test_pictures_are_no_arrays(picture: Path) -> None:
+    """The line says what to write; of Python objects it says that they are no numbers."""
+    with pytest.raises(DatasetError, match=r'0.png: is no .npy file; .* kind = "image"'):
+        made(picture, "kind = 'array'", tensor(1, 10, 10, 3))
+    for path in picture.rglob("*.png"):
+        np.save(path.with_suffix(".npy"), np.array([{}]))
+        path.unlink()
+    with pytest.raises(DatasetError, match=r"0.npy: .* Python objects; expected numbers"):
+        made(picture, "kind = 'array'", tensor(1, 10, 10, 3))
+
+
 def test_a_missing_task_file(tmp_path: Path) -> None:
     """It says which."""
     with pytest.raises(DatasetError, match=r"task file .*gone.toml: No such file"):

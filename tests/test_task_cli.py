@@ -210,6 +210,8 @@ BAD = [
     (("task", "check", "gone.toml", "digits"), "task file gone.toml: No such file"),
     (("task", "check", "nothing", "digits"), "no task 'nothing'"),
     (("task", "new", "digits", "--input", "x"), "--input x: expected NAME=VALUE"),
+    (("task", "new", "digits", "--data", "gone"), "--data gone: does not exist"),
+    (("task", "new", "digits", "--data", "empty"), "--data empty: is an empty folder"),
     (("task", "new", "digits", "--output", "no/such/folder/a.toml"), "cannot be written"),
     (("task", "check", "digits", "digits", "--data", "gone.npz"), "gone.npz: does not exist"),
     (("run", "digits", "--part", "decoder=x"), "--part decoder=x: No such file"),
@@ -222,6 +224,7 @@ def test_bad_calls_are_one_clear_line(
     product: "Product", arguments: tuple[str, ...], said: str
 ) -> None:
     """Exit status 2 and one line, without a traceback."""
+    (product.folder / "empty").mkdir()
     told = product.call(*arguments)
     assert told.code == 2
     assert said in told.stderr

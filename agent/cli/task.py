@@ -47,6 +47,8 @@ def new(
 
     if output is not None and output.exists():
         raise InputError(f"{output}: is there already; give another --output")
+    if data is not None:
+        _check_samples(data)
     found = _examined(model, backend=backend, shapes=shapes)
     guessed = guess_task(found.inputs, found.outputs, None if data is None else data.resolve())
     text = task_text(guessed, found.inputs, found.outputs, Path(model).name)
@@ -58,6 +60,14 @@ def new(
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from error
     click.echo(f"wrote {output}; now: edgeperf task check {output} {model}", err=True)
+
+
+def _check_samples(data: Path) -> None:
+    """Refuse to write a file about samples that are not there."""
+    if not data.exists():
+        raise InputError(f"--data {data}: does not exist; expected your samples there")
+    if data.is_dir() and not any(path.is_file() for path in data.rglob("*")):
+        raise InputError(f"--data {data}: is an empty folder; put your samples there first")
 
 
 @task.command()

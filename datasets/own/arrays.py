@@ -13,6 +13,7 @@ import numpy as np
 from edgeperf.datasets.base import Array, DatasetError
 from edgeperf.datasets.npz import LABELS, read_arrays
 
+_MAGIC = b"\x93NUMPY"
 #: The file that makes a folder one of arrays.
 ARRAYS_MARK = f"{LABELS}.npy"
 EXPECTED = "'labels' (n,) and the samples (n, ...), one array or one named like each input"
@@ -51,9 +52,17 @@ def read_npy(path: Path, *, mapped: bool = False) -> Array:
         DatasetError: It is missing, damaged, or holds Python objects.
     """
     try:
+        with path.open("rb") as stream:
+            is_npy = stream.read(len(_MAGIC)) == _MAGIC
+        if not is_npy:
+            raise DatasetError(
+                f"{path}: is no .npy file; expected an array, or in the task file [input]"
+                ' kind = "image" or "audio"'
+            )
         array: Array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DatasetError(f"{path}: cannot be read as .npy: {error}") from error
+        why = "holds Python objects; expected numbers" if "allow_pickle" in str(error) else error
+        raise DatasetError(f"{path}: cannot be read as .npy: {why}") from error
     return array
 
 
