@@ -5,6 +5,7 @@ One line on standard error that starts with ``edgeperf:``, exit status 2 (the us
 """
 
 import contextlib
+import gzip
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -153,6 +154,18 @@ def test_wrong_command_line_is_refused(
 def test_wrong_command_is_refused(product: "Product", arguments: tuple[str, ...]) -> None:
     """An unknown command or a missing argument is one line too."""
     assert line_of(product.call(*arguments), 2)
+
+
+@pytest.mark.parametrize(
+    "command", [("show",), ("spec", "freeze"), ("pack", "-o", "p.tar.gz"), ("task", "reference")]
+)
+def test_what_is_no_result_is_named(product: "Product", command: tuple[str, ...]) -> None:
+    """An empty folder is there; a pack is not cut JSON."""
+    (product.folder / "empty").mkdir()
+    (product.folder / "a.tar.gz").write_bytes(gzip.compress(b"pack"))
+    line = line_of(product.call(*command, "empty"), 2)
+    assert line == "result empty: no result.json in it; give the directory that a run left"
+    assert line_of(product.call(*command, "a.tar.gz"), 2).startswith("result a.tar.gz: is a pack;")
 
 
 def test_empty_argument_is_no_folder(product: "Product") -> None:

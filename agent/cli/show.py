@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from edgeperf.agent.result import ResultError, result_from_json, result_schema, result_to_json
+from edgeperf.agent.result import ResultError, read_result, result_schema, result_to_json
 
 
 @click.command()
@@ -21,15 +21,7 @@ def show(result: str | None, as_json: bool, schema: bool) -> None:  # noqa: FBT0
         return
     if result is None:
         raise ResultError("RESULT: give a result directory or its result.json")
-    path = Path(result)
-    file = path / "result.json" if path.is_dir() else path
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise ResultError(
-            f"result {result}: {error.strerror}; give a result directory or its result.json"
-        ) from error
-    found = result_from_json(raw, where=str(file))
+    found, file = read_result(Path(result))
     if as_json:
         sys.stdout.write(result_to_json(found).decode())
         return

@@ -31,7 +31,7 @@ def freeze(result: Path, output: Path | None) -> None:
     """
     from edgeperf.agent.freeze.document import frozen_to_json  # noqa: PLC0415 - numpy, only here
     from edgeperf.agent.freeze.freezing import freeze as freeze_result  # noqa: PLC0415
-    from edgeperf.agent.freeze.freezing import read_result  # noqa: PLC0415
+    from edgeperf.agent.result import read_result  # noqa: PLC0415
 
     found, file = read_result(result)
     frozen = freeze_result(found, where=str(file))

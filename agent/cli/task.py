@@ -101,15 +101,10 @@ def reference(result: Path) -> None:
     Of the FP32 model's result: edgeperf task reference RESULT >> my.toml. Refused where the
     result is INVALID or its answers are in doubt.
     """
-    from edgeperf.agent.result import Severity, result_from_json  # noqa: PLC0415 - loads nothing more
+    from edgeperf.agent.result import Severity, read_result  # noqa: PLC0415 - loads nothing more
     from edgeperf.datasets.metrics.names import is_about_samples  # noqa: PLC0415
 
-    path = result / "result.json" if result.is_dir() else result
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    found = result_from_json(raw, where=str(path))
+    found, path = read_result(result)
     accuracy = found.accuracy
     if not accuracy.measured:
         raise InputError(f"{path}: accuracy was not measured: {accuracy.why_not}")

@@ -1,7 +1,5 @@
 """From a result to the spec that repeats it: what was left open is chosen as it was then."""
 
-from pathlib import Path
-
 import msgspec
 
 from edgeperf.agent.board import BoardInfo
@@ -16,31 +14,12 @@ from edgeperf.agent.freeze.document import (
     Software,
     sealed,
 )
-from edgeperf.agent.result import Result, ResultError, Sut, result_from_json
+from edgeperf.agent.result import Result, ResultError, Sut
 from edgeperf.agent.spec import Precision, RunSpec, Scenario, SpecError, spec_from_mapping
 from edgeperf.datasets import is_task_file
 
 #: Name of the user's task file in a result directory.
 TASK_COPY = "task.toml"
-
-
-def read_result(path: Path) -> tuple[Result, Path]:
-    """Read a result directory or its ``result.json``.
-
-    Returns:
-        The result, and its ``result.json``.
-
-    Raises:
-        ResultError: It is neither.
-    """
-    file = path / "result.json" if path.is_dir() else path
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise ResultError(
-            f"result {path}: {error.strerror}; give a result directory or its result.json"
-        ) from error
-    return result_from_json(raw, where=str(file)), file
 
 
 def freeze(result: Result, *, where: str) -> FrozenSpec:

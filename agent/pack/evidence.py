@@ -12,8 +12,8 @@ import msgspec
 
 from edgeperf import InputError
 from edgeperf.agent.freeze.document import FrozenSpec, frozen_to_json
-from edgeperf.agent.freeze.freezing import freeze, read_result
-from edgeperf.agent.result import File, Result, ResultError
+from edgeperf.agent.freeze.freezing import freeze
+from edgeperf.agent.result import File, Result, ResultError, read_result
 from edgeperf.agent.result.kept import LATENCIES, LATENCY_NS, contradiction
 from edgeperf.datasets.assets import digest
 from edgeperf.datasets.npz import read_stored

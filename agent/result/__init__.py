@@ -17,6 +17,7 @@ from edgeperf.agent.result.figures import (
     Performance,
     Stopwatch,
 )
+from edgeperf.agent.result.reading import read_result
 from edgeperf.agent.result.repeat import Data, Difference, Repeat
 from edgeperf.agent.result.sut import (
     Model,
@@ -60,6 +61,7 @@ __all__ = [
     "Verdict",
     "Worker",
     "policy_of",
+    "read_result",
     "result_from_json",
     "result_schema",
     "result_to_json",
