@@ -58,12 +58,21 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         precision: ``float`` or ``int8`` (also for unsigned 8-bit).
         asset: The file.
         parts: Further files that belong to it, by what they are: ``decoder``, ``tokenizer``.
+        weights: ``int8`` in a ``float`` file that stores them so; None where they are as
+            ``precision`` says.
     """
 
     format: Literal[".tflite", ".onnx"]
     precision: Literal["float", "int8"]
     asset: Asset
     parts: dict[str, Asset] = msgspec.field(default_factory=dict)
+    weights: Literal["int8"] | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is, for people."""
+        stored = "" if self.weights is None else f" ({self.weights} weights)"
+        return f"{self.precision} {self.format}{stored}"
 
 
 class CatalogueModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,6 +189,6 @@ def pick_file(
             for file in fitting:
                 if (file.precision, file.format) == (wanted, ending):
                     return file
-    have = ", ".join(f"{file.precision} {file.format}" for file in model.files)
+    have = ", ".join(file.label for file in model.files)
     asked = " ".join(filter(None, (precision, " or ".join(formats))))
     raise CatalogueError(f"model {model.name!r}: no {asked} file; the catalogue has {have}")

@@ -133,3 +133,13 @@ def test_task_without_data_lists_those_with() -> None:
     """A task of the user's own has no dataset in the catalogue."""
     with pytest.raises(CatalogueError, match=r"task 'mine': the catalogue has no dataset .* d"):
         data_for("mine")
+
+
+def test_a_float_file_with_8_bit_weights_says_so() -> None:
+    """No FP32 weights of ``kws`` are published; no other file is named as if it were that one."""
+    found = {model.name: [file.label for file in model.files] for model in models()}
+    assert found["kws"][:2] == ["float .tflite (int8 weights)", "float .onnx (int8 weights)"]
+    assert found["digits"][0] == "float .tflite"
+    for model in models():
+        for file in model.files:
+            assert (file.weights is not None) == ("dynrange" in file.asset.path)

@@ -48,7 +48,7 @@ def models(as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
         {
             "name": model.name,
             "task": model.task,
-            "files": [f"{file.precision} {file.format}" for file in model.files],
+            "files": [file.label for file in model.files],
             "reference": model.reference,
             "title": model.title,
             "sha256": [file.asset.sha256 for file in model.files],
@@ -60,7 +60,7 @@ def models(as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
         "name": "name",
         "task": "task",
         "files": "files",
-        "reference": "FP32 reference",
+        "reference": "reference",
         "title": "what",
     }
     _print(rows, columns, as_json=as_json)
