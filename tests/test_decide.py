@@ -24,6 +24,7 @@ from edgeperf.agent.decide.judge import Judged, Outcome, Reading
 from edgeperf.agent.decide.names import serving
 from edgeperf.agent.decide.pareto import pareto
 from edgeperf.agent.decide.sources import find
+from edgeperf.agent.decide.words import margin_text
 from edgeperf.agent.result import Result, Status, result_to_json
 
 if TYPE_CHECKING:
@@ -59,6 +60,24 @@ def test_line_says_by_how_much(tmp_path: Path) -> None:
     assert [line.met for line in one.lines] == [False, True, True]
     assert [line.by for line in one.lines] == pytest.approx([3e6, 0.05, -0.01])
     assert [line.by_relative for line in one.lines] == pytest.approx([0.15, 0.05 / 0.9, -0.2])
+
+
+@pytest.mark.parametrize(
+    ("p99_ms", "limit", "said"),
+    [
+        (0.025, "p99<20ms", "19.98 ms under (1/800 of it)"),
+        (0.000003, "p99<1ms", "1 ms under (1/3.33e+05 of it)"),
+        (19, "p99<20ms", "1 ms under (-5.0%)"),
+        (23, "p99<20ms", "3 ms over (+15%)"),
+        (400, "p99<20ms", "380 ms over (20 times)"),
+    ],
+)
+def test_margin_is_said_in_words_that_mean_something(
+    tmp_path: Path, p99_ms: float, limit: str, said: str
+) -> None:
+    """Nothing is under by all of the limit, or by a thousand of a smaller unit."""
+    (one,) = judged(decided(tmp_path, [made(p99_ms=p99_ms)], limit))
+    assert margin_text(one.lines[0]) == said
 
 
 def test_invalid_never_passes_and_suspect_only_when_told(tmp_path: Path) -> None:
@@ -427,7 +446,7 @@ def test_exit_status_and_streams(product: "Product") -> None:
     assert product.call("decide", "p99<20ms", "accuracy>=0.9").code == 0
     nothing = product.call("decide", "p99 < 1 ms")
     assert (nothing.code, nothing.stderr) == (1, "")
-    assert nothing.stdout.startswith("0 of 1 configurations pass")
+    assert nothing.stdout.startswith("0 of 1 configuration passes")
     for words in (
         ["p99<20"],
         ["p42<20ms"],

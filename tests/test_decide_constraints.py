@@ -117,6 +117,12 @@ def test_metrics_know_which_way_is_better(name: str, better: str | None) -> None
     assert metric(name).better == better
 
 
+def test_unit_is_that_of_what_is_shown() -> None:
+    """Rounding into the next unit is shown in that unit."""
+    assert text_of(Kind.TIME, 999_970.0, digits=3) == "1 ms"
+    assert text_of(Kind.TIME, 999_970.0, digits=5) == "999.97 µs"
+
+
 @given(st.sampled_from(list(Kind)), st.floats(min_value=1e-3, max_value=1e15))
 def test_a_value_shown_is_the_value(kind: Kind, value: float) -> None:
     """What is printed, read again, is the value to the digits that are shown."""

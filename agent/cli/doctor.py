@@ -102,6 +102,7 @@ def _show(outcome: Report) -> None:
     console.print(table)
     failed = sum(finding.status is Health.FAIL for finding in outcome.findings)
     if failed:
-        console.print(f"\n[bold red]{failed} needed thing(s) missing: see the lines marked fail[/]")
+        what = "1 needed thing" if failed == 1 else f"{failed} needed things"
+        console.print(f"\n[bold red]{what} missing: see the lines marked fail[/]")
     else:
         console.print("\n[green]a run can work here[/green]")

@@ -34,7 +34,7 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.4f}"
+        return f"{value:.4f}" if value < 1 else f"{value:g}"  # a share, or a time
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
     return str(value)

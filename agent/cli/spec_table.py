@@ -5,6 +5,7 @@ from rich.text import Text
 
 from edgeperf.agent.board import format_core_list
 from edgeperf.agent.cli.console import stdout_console
+from edgeperf.agent.cli.summary import counted
 from edgeperf.agent.freeze.document import Clock, FrozenFile, FrozenSpec
 
 
@@ -71,7 +72,7 @@ def _where(spec: FrozenSpec) -> list[tuple[str, str]]:
     return [
         ("software", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("system", f"{software.os}, Linux {software.kernel}, {software.libc}"),
-        ("workers", f"{cores}; {spec.run.threads} thread(s) each"),
+        ("workers", f"{cores}; {counted(spec.run.threads, 'thread')} each"),
         ("board", f"{board}{memory}"),
         *(clocks or [("clock", "the kernel controls no frequency there")]),
     ]

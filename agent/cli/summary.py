@@ -62,7 +62,7 @@ def _what(result: Result) -> list[tuple[str, str]]:
         f"{worker.role} on {','.join(map(str, worker.cores))}" for worker in sut.workers
     )
     if sut.workers:
-        rows.append(("processes", f"{cores}; {sut.threads_per_worker} thread(s) each"))
+        rows.append(("processes", f"{cores}; {counted(sut.threads_per_worker, 'thread')} each"))
         # Workers mostly fare alike, so each way is told once.
         fared = dict.fromkeys(
             f"{worker.scheduling}, memory {'locked' if worker.memory_locked else 'not locked'}"
@@ -134,8 +134,9 @@ def _percentiles(latency: Percentiles) -> str:
 
 
 def _load(performance: Performance) -> str:
+    queries = "1 query" if performance.queries == 1 else f"{performance.queries:,} queries"
     text = (
-        f"{performance.queries:,} queries, {performance.samples:,} samples in"
+        f"{queries}, {performance.samples:,} samples in"
         f" {performance.duration_ns / 1e9:.1f} s: {performance.throughput_sps:,.1f} samples/s"
     )
     if performance.latency_ns is None:
@@ -145,6 +146,11 @@ def _load(performance: Performance) -> str:
     if performance.target_latency_ns is not None:
         text += f"; bound {time_text(performance.target_latency_ns)} at p99"
     return text
+
+
+def counted(number: int, what: str) -> str:
+    """Return how many there are of *what*, one or several."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def time_text(nanoseconds: float) -> str:

@@ -95,7 +95,8 @@ def _quality(judged: Sequence[Judged], limits: Sequence[Limit]) -> Iterator[str]
     )
     text = "nothing asked of quality"
     if unmeasured:
-        yield f"{text}, and accuracy of {unmeasured} configuration(s) was not measured at all"
+        those = "1 configuration" if unmeasured == 1 else f"{unmeasured} configurations"
+        yield f"{text}, and accuracy of {those} was not measured at all"
     elif limits:
         yield f"{text}: only each run's own gate stands for it"
 

@@ -54,8 +54,9 @@ _THOUSANDS = 10_000
 def text_of(kind: Kind, value: float, *, digits: int = 4) -> str:
     """Return *value* with the unit that suits it, in *digits* significant digits."""
     if kind in _SHOWN:
+        rounded = abs(float(f"{value:.{digits}g}"))  # 999.97 µs in three digits is 1 ms
         unit, size = next(
-            ((unit, size) for unit, size in _SHOWN[kind] if abs(value) >= size), _SHOWN[kind][-1]
+            ((unit, size) for unit, size in _SHOWN[kind] if rounded >= size), _SHOWN[kind][-1]
         )
         return f"{value / size:.{digits}g} {unit}"
     if kind is Kind.SHARE:

@@ -78,7 +78,7 @@ def margin_text(line: Line) -> str:
     if line.by is None:
         return plain(line.reading.why_not)
     side = "over" if line.by > 0 else "under"
-    amount = text_of(line.limit.asked.kind, abs(line.by), digits=3)
+    amount = text_of(line.limit.asked.kind, abs(line.by))
     share = "" if line.by_relative is None else f" ({_percent(line.by_relative)})"
     noise = ", within noise" if line.within_noise else ""
     return f"{amount} {side}{share}{noise}" if line.by else f"exactly at the limit{noise}"
@@ -87,6 +87,8 @@ def margin_text(line: Line) -> str:
 def _percent(share: float) -> str:
     if share >= _MANY:
         return f"{share + 1:.3g} times"
+    if 0 < share + 1 < 1 / (_MANY + 1):
+        return f"1/{1 / (share + 1):.3g} of it"
     return f"{share:+.0%}" if abs(share) >= 0.1 else f"{share:+.1%}"  # noqa: PLR2004 - two digits
 
 
@@ -97,6 +99,8 @@ def verdict_words(decision: Decision) -> str:
         return "no result to choose from"
     asked = "what is asked" if decision.limits else "the verdict; nothing else is asked"
     text = f"{passing} of {total} configurations pass {asked}"
+    if total == 1:
+        text = f"{passing} of 1 configuration passes {asked}"
     suspect = decision.count(Outcome.SUSPECT)
     if suspect:
         text += f"; {suspect} would, but are SUSPECT (--accept-suspect counts them)"

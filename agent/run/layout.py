@@ -42,7 +42,8 @@ def lay_out(spec: RunSpec) -> Layout:
         )
     if workers > fits:
         raise InputError(
-            f"{workers} worker(s) with {spec.threads} thread(s) each need"
+            f"{workers} worker{'s'[: workers - 1]} with {spec.threads}"
+            f" thread{'s'[: spec.threads - 1]} each need"
             f" {workers * spec.threads} cores; usable here: {len(ranked)}"
             f" ({', '.join(map(str, sorted(ranked)))})"
         )
