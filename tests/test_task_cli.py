@@ -231,6 +231,32 @@ def test_bad_calls_are_one_clear_line(
     assert len(told.stderr.splitlines()) == 1
 
 
+def test_pictures_of_a_failure_leave_no_folder(product: "Product") -> None:
+    """A folder that was made for pictures that never came is taken away; another one stays."""
+    (product.folder / "mine").mkdir()
+    for folder in ("new", "mine"):
+        told = product.call("task", "check", "none.toml", "digits", "--pictures", folder)
+        assert told.code == 2
+    assert not (product.folder / "new").exists()
+    assert (product.folder / "mine").is_dir()
+
+
+def test_paths_that_are_too_long_for_a_table_stay_whole(
+    product: "Product", photographs: Path, model: str
+) -> None:
+    """Each picture's path is on one line, to be copied."""
+    folder = "p" * 190
+    made = product.call("task", "new", model, "--data", str(photographs), "--output", "my.toml")
+    assert made.code == 0, made.stderr
+    seen = product.call("task", "check", "my.toml", model, "--pictures", folder, "--samples", "2")
+    assert seen.code == 0, seen.stderr
+    lines = seen.stdout.splitlines()
+    assert [line for line in lines if folder in line] == [
+        f"  picture {folder}/{place}.png" for place in range(2)
+    ]
+    assert sum(line.startswith("sample ") for line in lines) == 2
+
+
 def test_samples_are_shown_for_any_task(product: "Product") -> None:
     """Also for those that are no file."""
     seen = product.call("task", "check", "digits", "digits", "--samples", "2")

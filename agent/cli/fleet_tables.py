@@ -1,6 +1,5 @@
 """Tables of ``edgeperf fleet``."""
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +13,8 @@ _LONGEST = 400
 #: "sha256:" and as many digits as tell models apart.
 _DIGEST = 19
 _WIDEST = 10_000
+#: End of a field's name -> what one of the unit that people read is, and its name.
+_UNITS = {"_bytes": (1e9, "GB"), "_hz": (1e6, "MHz"), "_c": (1, "°C")}
 _COLOUR = {
     "online": "green", "busy": "cyan", "draining": "yellow", "lost": "red", "offline": "dim",
     "revoked": "dim", "succeeded": "green", "running": "cyan", "failed": "red",
@@ -84,10 +85,37 @@ def _described(description: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "model cached", f"{model.get('name') or ''} {model['sha256'][:12]}"
     policy = {k: v for k, v in (description.get("policy") or {}).items() if v is not None}
     if policy:
-        yield "policy", json.dumps(policy)
+        yield "policy", _told("policy", policy)
     for name, value in description.get("board", {}).items():
         if value not in (None, "", [], {}):
-            yield name, value if isinstance(value, str) else json.dumps(value)
+            yield _bare(name), _told(name, value)
+
+
+def _bare(name: str) -> str:
+    """Return a field's name as words, without the unit, which its value is told with."""
+    for unit in _UNITS:
+        name = name.removesuffix(unit)
+    return name.replace("_", " ")
+
+
+def _told(name: str, value: Any) -> str:
+    """Return what a board says of itself in words and with units, whatever its shape."""
+    if isinstance(value, dict):
+        told = {
+            key: each
+            for key, each in value.items()
+            if each is not False and each not in (None, "", [], {})
+        }
+        return ", ".join(f"{_bare(key)} {_told(key, each)}" for key, each in told.items())
+    if isinstance(value, list | tuple):
+        between = "; " if any(isinstance(each, dict) for each in value) else ", "
+        return between.join(_told(name, each) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    for unit, (size, shown) in _UNITS.items():
+        if name.endswith(unit) and isinstance(value, int | float):
+            return f"{value / size:.4g} {shown}"
+    return str(value)
 
 
 #: What is left out first where a terminal is too narrow.

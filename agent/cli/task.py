@@ -1,7 +1,9 @@
 """``edgeperf task``: write a task file for a model, and see samples as the model sees them."""
 
+import contextlib
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from edgeperf.agent.run.jobs import Examined
     from edgeperf.agent.run.seen import SeenSample
 
+_WIDEST = 10_000
 _MODEL = click.argument("model")
 _BACKEND = click.option("--backend", help="Runtime; default: what fits the file.")
 _SHAPES = click.option(
@@ -80,12 +83,8 @@ def _check_samples(data: Path) -> None:
 @_SHAPES
 def check(task_name: str, model: str, pictures: Path | None, **given: Any) -> None:
     """Show a few samples of TASK as MODEL sees them, and what it answers."""
-    if pictures is not None:
-        try:
-            pictures.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--pictures {pictures}: {error.strerror}") from error
-    found = _examined(model, pictures=pictures, task=task_name, **given)
+    with _folder(pictures):
+        found = _examined(model, pictures=pictures, task=task_name, **given)
     seen = found.seen[0]
     _show(seen.samples)
     judged = [sample.right for sample in seen.samples if sample.right is not None]
@@ -121,6 +120,26 @@ def reference(result: Path) -> None:
             click.echo(f'"{name}" = {value!r}')
 
 
+@contextlib.contextmanager
+def _folder(pictures: Path | None) -> Iterator[None]:
+    """Make the folder of pictures, and take it away where nothing came into it."""
+    if pictures is None:
+        yield
+        return
+    is_new = not pictures.exists()
+    try:
+        pictures.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--pictures {pictures}: {error.strerror}") from error
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            with contextlib.suppress(OSError):  # it is not empty
+                pictures.rmdir()
+        raise
+
+
 def _examined(
     model: str,
     *,
@@ -146,25 +165,40 @@ def _examined(
 
 
 def _show(samples: "tuple[SeenSample, ...]") -> None:
-    from rich.table import Table  # noqa: PLC0415 - rich, only where something is drawn
+    """Print a table; where that is too wide, each sample with its paths on lines of their own."""
+    from rich.measure import Measurement  # noqa: PLC0415 - rich, only where something is drawn
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     from edgeperf.agent.cli.console import stdout_console  # noqa: PLC0415
 
+    console = stdout_console()
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("sample", "truth", "answer", "", "input", "least", "mean", "most", "picture"):
+    titles = ("sample", "truth", "answer", "", "input", "least", "mean", "most", "picture")
+    for title in titles:
         table.add_column(title, overflow="fold")
-    for sample in samples:
-        for place, given in enumerate(sample.inputs):
-            first = place == 0
-            table.add_row(
-                sample.name if first else "",
-                sample.truth if first else "",
-                sample.answer if first else "",
-                {True: "right", False: "WRONG", None: ""}[sample.right] if first else "",
-                f"{given.name} {given.dtype} {list(given.shape)}",
-                f"{given.least:.4g}",
-                f"{given.mean:.4g}",
-                f"{given.most:.4g}",
-                sample.picture or "" if first else "",
-            )
-    stdout_console().print(table)
+    rows = [row for sample in samples for row in _rows(sample)]
+    for row in rows:
+        table.add_row(*map(Text, row))
+    unbounded = console.options.update(width=_WIDEST)
+    if Measurement.get(console, unbounded, table).maximum <= console.width:
+        console.print(table)
+        return
+    for row in rows:
+        words = [f"{title} {cell}".strip() for title, cell in zip(titles, row, strict=True) if cell]
+        for word in words:
+            indent = "" if word.startswith("sample ") else "  "
+            console.print(Text(f"{indent}{word}"), soft_wrap=True)
+
+
+def _rows(sample: "SeenSample") -> Iterator[tuple[str, ...]]:
+    """Yield a row for each input of a sample; what is the sample's own only in the first."""
+    right = {True: "right", False: "WRONG", None: ""}[sample.right]
+    for place, given in enumerate(sample.inputs):
+        own = (sample.name, sample.truth, sample.answer, right) if place == 0 else ("",) * 4
+        yield (
+            *own,
+            f"{given.name} {given.dtype} {list(given.shape)}",
+            *(f"{number:.4g}" for number in (given.least, given.mean, given.most)),
+            sample.picture or "" if place == 0 else "",
+        )

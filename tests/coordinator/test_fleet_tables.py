@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from edgeperf.agent.cli.fleet_tables import print_runs
+from edgeperf.agent.cli.fleet_tables import board_facts, print_runs, print_table
 
 RUN = {
     "run": "20261129T153424Z-digits-tflite-346e34",
@@ -47,3 +47,30 @@ def test_what_became_of_a_run_is_shown_at_any_width(
     assert max(map(len, shown.splitlines())) <= columns
     assert ("created" in shown) == (columns == 200)
     assert ("left out in this width: created" in capsys.readouterr().err) == (columns < 200)
+
+
+def test_facts_of_a_board_are_words_with_units(capsys: pytest.CaptureFixture[str]) -> None:
+    """No JSON, no bare count of bytes; what a board does not have or do is left out."""
+    described = {
+        "policy": {"max_memory_bytes": 4_000_000_000, "max_temperature_c": 80.0, "hours": None},
+        "board": {
+            "memory_bytes": 8_243_699_712,
+            "cores": [
+                {"core": 0, "online": True, "max_frequency_hz": 2_400_000_000, "isolated": False},
+                {"core": 1, "online": True, "max_frequency_hz": None, "isolated": True},
+            ],
+            "virtualisation": ["container: docker"],
+        },
+    }
+    known = dict.fromkeys(("reason", "since", "seen", "run", "queued", "unsent"))
+    print_table(
+        board_facts(
+            {"name": "pi", "state": "online", "labels": [], "description": described} | known
+        )
+    )
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "policy max memory 4 GB, max temperature 80 °C" in shown
+    assert "memory 8.244 GB" in shown
+    both = "core 0, online yes, max frequency 2400 MHz; core 1, online yes, isolated yes"
+    assert f"cores {both}" in shown
+    assert "virtualisation container: docker" in shown
