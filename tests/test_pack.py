@@ -155,7 +155,7 @@ def believed(folder: Path) -> None:
             lambda folder: (folder / "performance/mlperf_log_summary.txt").write_text("better"),
             "performance/mlperf_log_summary.txt is altered",
         ),
-        (lambda folder: (folder / "result.json").unlink(), "No such file"),
+        (lambda folder: (folder / "result.json").unlink(), "no result.json in it"),
         (lambda folder: (folder / "result.json").write_text("{"), "not a result.json"),
         (listed("../../etc/passwd"), "no name of a file of a result"),
         (listed("/etc/passwd"), "no name of a file of a result"),
