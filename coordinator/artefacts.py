@@ -8,6 +8,7 @@ import logging
 
 import msgspec
 
+from edgeperf.agent.result.files import RESULT
 from edgeperf.coordinator.blobs import BlobError, BlobStore
 from edgeperf.coordinator.settings import BOARD_SPACE_GIB
 from edgeperf.coordinator.shares import GIB, Shares
@@ -74,7 +75,7 @@ class Artefacts:
         with self._store.reading() as connection:
             files = runs.artefacts(connection, run_id)
         for file in files:
-            if file.name == results.RESULT_FILE and self._is_here(file.sha256):
+            if file.name == RESULT and self._is_here(file.sha256):
                 self.arrived(file.sha256)
 
     def _is_here(self, sha256: str) -> bool:

@@ -20,7 +20,8 @@ from edgeperf.agent.decide.figures import PERCENTILES, Figure, Missing, Read
 from edgeperf.agent.decide.names import COSTS
 from edgeperf.agent.decide.sources import Run
 from edgeperf.agent.result import Tensor
-from edgeperf.agent.result.kept import LATENCIES, LATENCY_NS, contradiction
+from edgeperf.agent.result.files import ANSWERS, LATENCIES, LATENCY_NS, PREDICTIONS, TASK
+from edgeperf.agent.result.kept import contradiction
 from edgeperf.datasets import is_task_file, open_task
 from edgeperf.datasets.assets import digest
 from edgeperf.datasets.base import SampleLibrary
@@ -30,7 +31,6 @@ from edgeperf.datasets.metrics.scoring import Extra
 from edgeperf.datasets.npz import read_stored
 from edgeperf.datasets.tensors import Quantisation, TensorSpec
 
-PREDICTIONS, TASK = "predictions.npz", "task.toml"
 #: Two-sided 95 % of a normal distribution.
 _Z = 1.96
 _SAME = 1e-6
@@ -87,7 +87,7 @@ class Again:
 
     def _score(self, run: Run) -> _Scored:
         try:
-            predictions = _array(run, PREDICTIONS, "predictions", kinds="biuf")
+            predictions = _array(run, PREDICTIONS, ANSWERS, kinds="biuf")
             library = self._library(run)
             if library is None:
                 return {}

@@ -13,8 +13,8 @@ import msgspec
 
 from edgeperf.agent.decide.errors import DecideError
 from edgeperf.agent.result import Result, ResultError, result_from_json
+from edgeperf.agent.result.files import RESULT
 
-NAME = "result.json"
 _GZIP = b"\x1f\x8b"
 _PATTERN = frozenset("*?[")
 
@@ -98,16 +98,16 @@ def _read(path: Path, argument: str) -> Iterator[Run | Unread]:
     if not path.is_dir():
         yield from _of_file(path)
         return
-    if (path / NAME).is_file():
-        yield from _of_file(path / NAME)
+    if (path / RESULT).is_file():
+        yield from _of_file(path / RESULT)
         return
     inner = sorted(
         file
-        for file in path.rglob(NAME)
+        for file in path.rglob(RESULT)
         if not any(part.startswith(".") for part in file.relative_to(path).parts)
     )
     if not inner:
-        raise DecideError(f"result {argument}: no {NAME} in it or below")
+        raise DecideError(f"result {argument}: no {RESULT} in it or below")
     for file in inner:
         try:
             yield from _of_file(file)
@@ -128,7 +128,7 @@ def _of_file(path: Path) -> Iterator[Run | Unread]:
         where = str(path) if number == 1 else f"{path}, document {number}"
         if isinstance(document, dict) and "format_version" in document:
             result = result_from_json(text, where=where)
-            whole = path.name == NAME
+            whole = path.name == RESULT
             yield Run(
                 result=result,
                 board=_board(result),
@@ -165,7 +165,7 @@ def _of_fleet(document: Any, where: str) -> Run | Unread:
     """Read one run of ``edgeperf fleet results --format json``."""
     if not isinstance(document, dict) or "run" not in document or "state" not in document:
         raise DecideError(
-            f"{where}: no result; expected {NAME}, or the export of edgeperf fleet results"
+            f"{where}: no result; expected {RESULT}, or the export of edgeperf fleet results"
             " --format json"
         )
     if "result" not in document:

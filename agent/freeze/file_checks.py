@@ -6,8 +6,8 @@ from pathlib import Path
 from edgeperf import InputError
 from edgeperf.agent.freeze.document import FrozenSpec
 from edgeperf.agent.freeze.findings import Finding
-from edgeperf.agent.freeze.freezing import TASK_COPY
 from edgeperf.agent.result import ModelPart
+from edgeperf.agent.result.files import TASK
 from edgeperf.agent.run.model_choice import ModelFile, choose_model
 from edgeperf.agent.run.provenance import companions, samples_of
 from edgeperf.agent.spec import RunSpec
@@ -106,7 +106,7 @@ def _task_findings(spec: FrozenSpec, run: RunSpec) -> Iterator[Finding]:
     expected, named = spec.task.file_sha256, run.task
     if expected is None or named is None or not is_task_file(named):
         return
-    advice = f"name the file with --task; the result that was frozen has it as {TASK_COPY}"
+    advice = f"name the file with --task; the result that was frozen has it as {TASK}"
     try:
         found = f"sha256 {_short(digest(Path(named))[0])}"
     except OSError as error:

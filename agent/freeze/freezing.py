@@ -15,11 +15,9 @@ from edgeperf.agent.freeze.document import (
     sealed,
 )
 from edgeperf.agent.result import Result, ResultError, Sut
+from edgeperf.agent.result.files import TASK
 from edgeperf.agent.spec import Precision, RunSpec, Scenario, SpecError, spec_from_mapping
 from edgeperf.datasets import is_task_file
-
-#: Name of the user's task file in a result directory.
-TASK_COPY = "task.toml"
 
 
 def freeze(result: Result, *, where: str) -> FrozenSpec:
@@ -102,7 +100,7 @@ def _model(result: Result) -> FrozenModel:
 def _task(result: Result, asked: RunSpec) -> FrozenTask:
     """Return the task; a guessed one follows from model and samples, so its file is not held."""
     own = asked.task is not None and is_task_file(asked.task)
-    copy = result.files.get(TASK_COPY) if own else None
+    copy = result.files.get(TASK) if own else None
     return FrozenTask(name=result.task, file_sha256=None if copy is None else copy.sha256)
 
 

@@ -16,13 +16,13 @@ from edgeperf.agent.link.child import RESULT_FOLDER, tail_of
 from edgeperf.agent.link.http import sha256_of
 from edgeperf.agent.messages import BlobRef, ErrorClass, RunFailed, RunResult
 from edgeperf.agent.result import result_from_json
+from edgeperf.agent.result.files import RESULT
 
 #: A larger result.json comes as a blob only; the event must stay below 96 KiB.
 _INLINE_BYTES = 60_000
 _MOST_FILES = 150
 _USER_ERROR = 2
 _MESSAGE_CHARACTERS = 1900
-_MAIN = "result.json"
 
 
 def read_result(folder: Path, exit_code: int, duration_s: float) -> RunResult | None:
@@ -34,8 +34,8 @@ def read_result(folder: Path, exit_code: int, duration_s: float) -> RunResult | 
         duration_s: How long it ran.
     """
     try:
-        raw = (_result_folder(folder) / _MAIN).read_bytes()
-        result = result_from_json(raw, where=_MAIN)
+        raw = (_result_folder(folder) / RESULT).read_bytes()
+        result = result_from_json(raw, where=RESULT)
         files = tuple(_manifest(folder))
     except (OSError, EdgeperfError):
         return None
@@ -113,7 +113,7 @@ def _result_folder(folder: Path) -> Path:
 def _manifest(folder: Path) -> Iterator[BlobRef]:
     paths = [*_regular_files(_result_folder(folder)), folder / "run.log"]
     names = {path: _name(folder, path) for path in paths}
-    paths.sort(key=lambda path: (names[path] != _MAIN, names[path]))
+    paths.sort(key=lambda path: (names[path] != RESULT, names[path]))
     for path in paths[:_MOST_FILES]:
         document = {
             "name": names[path],

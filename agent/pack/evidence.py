@@ -14,11 +14,12 @@ from edgeperf import InputError
 from edgeperf.agent.freeze.document import FrozenSpec, frozen_to_json
 from edgeperf.agent.freeze.freezing import freeze
 from edgeperf.agent.result import File, Result, ResultError, read_result
-from edgeperf.agent.result.kept import LATENCIES, LATENCY_NS, contradiction
+from edgeperf.agent.result.files import LATENCIES, LATENCY_NS, RESULT
+from edgeperf.agent.result.kept import contradiction
 from edgeperf.datasets.assets import digest
 from edgeperf.datasets.npz import read_stored
 
-RESULT, SPEC = "result.json", "spec.json"
+SPEC = "spec.json"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 #: So many files are named in a message; the rest is counted.
 _NAMED = 3

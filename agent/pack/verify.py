@@ -16,8 +16,9 @@ import msgspec
 from edgeperf.agent.freeze.document import frozen_from_json
 from edgeperf.agent.pack.archive import MANIFEST, README
 from edgeperf.agent.pack.entries import Entry, entries
-from edgeperf.agent.pack.evidence import RESULT, SPEC, PackError, check_names, sha256_of
+from edgeperf.agent.pack.evidence import SPEC, PackError, check_names, sha256_of
 from edgeperf.agent.result import Result, result_from_json
+from edgeperf.agent.result.files import RESULT
 
 #: More than a result or a spec has bytes, and than all texts of a pack that are kept in memory.
 _MOST_TEXT, _MOST_TEXTS = 4 << 20, 64 << 20

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.agent.result.figures import Percentiles
+from edgeperf.agent.result.files import LATENCIES
 
-#: Name of the raw times in a result directory, and of every query's latency in it.
-LATENCIES, LATENCY_NS = "latencies.npz", "latency_ns"
 _SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p97": 0.97, "p99": 0.99, "p99_9": 0.999}
 #: The mean may be summed in another order.
 _SAME = 1e-9

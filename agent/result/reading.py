@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from edgeperf.agent.result.document import Result, ResultError, result_from_json
+from edgeperf.agent.result.files import RESULT
 
-_NAME = "result.json"
 _GZIP = b"\x1f\x8b"
 
 
@@ -17,14 +17,14 @@ def read_result(path: Path) -> tuple[Result, Path]:
     Raises:
         ResultError: It is neither.
     """
-    file = path / _NAME if path.is_dir() else path
+    file = path / RESULT if path.is_dir() else path
     if path.is_dir() and not file.exists():
-        raise ResultError(f"result {path}: no {_NAME} in it; give the directory that a run left")
+        raise ResultError(f"result {path}: no {RESULT} in it; give the directory that a run left")
     try:
         raw = file.read_bytes()
     except OSError as error:
         raise ResultError(
-            f"result {path}: {error.strerror}; give a result directory or its {_NAME}"
+            f"result {path}: {error.strerror}; give a result directory or its {RESULT}"
         ) from error
     if raw.startswith(_GZIP):
         raise ResultError(

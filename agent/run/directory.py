@@ -15,6 +15,7 @@ from types import TracebackType
 
 from edgeperf import EdgeperfError, InputError
 from edgeperf.agent.result import File, Result, result_to_json
+from edgeperf.agent.result.files import RESULT
 from edgeperf.agent.run.watchdog import StartError
 
 #: Files of a run that are of no use to a reader once it has ended well.
@@ -125,7 +126,7 @@ class ResultDirectory:
         Raises:
             OSError: The disk is full or broken.
         """
-        (self.path / "result.json").write_bytes(result_to_json(result))
+        (self.path / RESULT).write_bytes(result_to_json(result))
         for path in [*self.path.rglob("*"), self.path]:
             _flush(path)
         self.path.rename(self.final)

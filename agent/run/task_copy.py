@@ -3,13 +3,12 @@
 from pathlib import Path
 
 from edgeperf import EdgeperfError
+from edgeperf.agent.result.files import TASK
 from edgeperf.agent.run.jobs import Prepared
 from edgeperf.agent.run.plan import Plan
 from edgeperf.datasets import OWN_DATA, is_task_file
 from edgeperf.datasets.own.guess import guess_task
 from edgeperf.datasets.own.write import task_text
-
-NAME = "task.toml"
 
 
 def keep_task(plan: Plan, prepared: Prepared, folder: Path) -> None:
@@ -30,4 +29,4 @@ def keep_task(plan: Plan, prepared: Prepared, folder: Path) -> None:
             text = Path(task).read_bytes()
         except OSError as error:
             raise EdgeperfError(f"task file {task}: {error.strerror}") from error
-    (folder / NAME).write_bytes(text)
+    (folder / TASK).write_bytes(text)

@@ -7,11 +7,10 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
 from edgeperf.agent.messages import BlobRef, RunResult
+from edgeperf.agent.result.files import RESULT
 from edgeperf.coordinator.store import runs
 from edgeperf.coordinator.store.figures import clean, conditions_of, metrics_of, read_result
 from edgeperf.coordinator.store.schema import artefact, condition, metric, run
-
-RESULT_FILE = "result.json"
 
 
 def keep(connection: Connection, run_id: str, event: RunResult) -> None:
@@ -66,7 +65,7 @@ def awaiting(connection: Connection, sha256: str) -> list[str]:
         .join(run, run.c.id == artefact.c.run)
         .where(
             artefact.c.sha256 == sha256,
-            artefact.c.name == RESULT_FILE,
+            artefact.c.name == RESULT,
             run.c.result.is_(None),
         )
     )
