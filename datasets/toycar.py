@@ -180,14 +180,9 @@ def score_clips(
     }
 
     def measure(weights: Weights) -> dict[str, float]:
-        curve = every.curve(weights)
-        if not curve.positives or not curve.negatives:
+        values = every.curve(weights).areas()
+        if not values:
             return {}
-        values = {
-            "roc_auc": curve.roc_auc(),
-            "pr_auc": curve.average_precision(),
-            "base_rate": curve.base_rate,
-        }
         for name, (part, ranking) in each.items():
             own = ranking.curve(weights[part])
             if own.positives and own.negatives:

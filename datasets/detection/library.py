@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.datasets.base import Array, DatasetError
+from edgeperf.datasets.classification import require_finite
 from edgeperf.datasets.detection.boxes import keep_strongest
 from edgeperf.datasets.detection.coco import Annotated, read_coco
 from edgeperf.datasets.detection.heads import Found, class_count, make_head
@@ -133,12 +134,7 @@ class Detection:
         Raises:
             DatasetError: An answer is not finite.
         """
-        finite = np.isfinite(predictions).all(axis=(1, 2))
-        if not finite.all():
-            raise DatasetError(
-                f"task {self._name}: {int((~finite).sum())} of {len(predictions)} answers are not"
-                " finite"
-            )
+        require_finite(self._name, predictions)
         metrics, intervals = mean_average_precision(self._truth(), self._detections(predictions))
         score = gated(self._task.gate, metrics, intervals, len(predictions))
         return msgspec.structs.replace(score, remarks=tuple(self._remarks(predictions, metrics)))

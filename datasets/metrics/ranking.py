@@ -81,6 +81,16 @@ class Curve:
         """Return the share of positives: the PR-AUC of answers that know nothing."""
         return self.positives / (self.positives + self.negatives)
 
+    def areas(self) -> dict[str, float]:
+        """Return both areas and the base rate, by the names of metrics; none without both kinds."""
+        if not self.positives or not self.negatives:
+            return {}
+        return {
+            "roc_auc": self.roc_auc(),
+            "pr_auc": self.average_precision(),
+            "base_rate": self.base_rate,
+        }
+
     def roc_auc(self) -> float:
         """Return the probability that a positive scores above a negative, a tie counting half.
 

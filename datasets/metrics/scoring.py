@@ -235,13 +235,9 @@ def _ranked(scores: Scores, labels: Labels, positive: int | None) -> Ranking | N
 
 
 def _of_curve(curve: Curve, question: Question, suffix: str) -> dict[str, float]:
-    if not curve.positives or not curve.negatives:
+    values = curve.areas()
+    if not values:
         return {}
-    values = {
-        "roc_auc": curve.roc_auc(),
-        "pr_auc": curve.average_precision(),
-        "base_rate": curve.base_rate,
-    }
     for precision in question.precisions:
         recall, threshold = curve.recall_at_precision(precision)
         values[f"recall@precision={precision:g}"] = recall

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeperf.datasets.base import Array, DatasetError, OneNumber
+from edgeperf.datasets.classification import require_finite
 from edgeperf.datasets.metrics.scoring import gated
 from edgeperf.datasets.metrics.volumes import COLUMNS, dice, overlaps
 from edgeperf.datasets.own.inputs import writer_for
@@ -24,6 +25,7 @@ class OwnSegments(OneNumber):
 
     def __init__(
         self,
+        name: str,
         task: TaskFile,
         source: Source,
         inputs: Sequence[TensorSpec],
@@ -44,6 +46,7 @@ class OwnSegments(OneNumber):
                 f'[output] read = "segments" takes one output, the model has {len(outputs)}'
             )
         self.source = source
+        self._name = name
         self._task = task
         self._maps = source.maps
         self._axis = task.output.class_axis
@@ -107,9 +110,5 @@ class OwnSegments(OneNumber):
         Raises:
             DatasetError: An answer is not finite.
         """
-        finite = np.isfinite(predictions).all(axis=(1, 2))
-        if not finite.all():
-            raise DatasetError(
-                f"{int((~finite).sum())} of {len(predictions)} answers are not finite"
-            )
+        require_finite(self._name, predictions)
         return gated(self._task.gate, *dice(predictions, self._names), len(predictions))

@@ -140,5 +140,5 @@ def open_library(
     if task.output.read == "text":
         return OwnTexts(name, task, source, inputs, outputs)
     if task.output.read == "segments":
-        return OwnSegments(task, source, inputs, outputs)
+        return OwnSegments(name, task, source, inputs, outputs)
     return OwnClassification(name, task, source, inputs, outputs)
