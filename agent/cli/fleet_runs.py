@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgeperf import EdgeperfError
+from edgeperf.agent.cli.allow import allow_option
 from edgeperf.agent.cli.fleet_specs import asked_spec, frozen_of, put
-from edgeperf.agent.freeze.findings import NAMES
 from edgeperf.agent.spec import Preset, Scenario, SpecError
 
 if TYPE_CHECKING:
@@ -43,14 +43,7 @@ _set = click.option(
 @click.option("--meter", help="One of the board's meters, by the name its own file gives it.")
 @_set
 @click.option("--spec", "spec_file", help="The whole spec as JSON, or a frozen one.")
-@click.option(
-    "--allow",
-    "allowed",
-    multiple=True,
-    metavar="NAME",
-    type=click.Choice(NAMES),
-    help="Frozen spec: a condition that need not be held; the result records it.",
-)
+@allow_option
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Stop it after so long.")
 @click.option("--cool-to", "cool_to_c", type=float, metavar="C", help="Start no warmer than this.")
 @click.option(

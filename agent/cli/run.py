@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from edgeperf.agent.cli.allow import allow_option
 from edgeperf.agent.cli.console import say, stdout_may_close
 from edgeperf.agent.cli.ending import ending_of, ignore_signals
 from edgeperf.agent.cli.run_fields import by_option, check_text, fields_of, option_of
 from edgeperf.agent.cli.values import BatchSize
 from edgeperf.agent.events import Event, Failed, Finished, Phase, Progress
 from edgeperf.agent.freeze.document import check_is_spec, frozen_from_json, is_frozen, read_file
-from edgeperf.agent.freeze.findings import NAMES, NotHeldError
+from edgeperf.agent.freeze.findings import NotHeldError
 from edgeperf.agent.result import Result, Status, result_to_json
 from edgeperf.agent.spec import (
     Precision,
@@ -97,14 +98,7 @@ def _choice(kind: type[Scenario] | type[Preset] | type[Precision]) -> click.Choi
     hidden=True,
     help="Hold the run of a plain --spec to this frozen spec, as a fleet's board does.",
 )
-@click.option(
-    "--allow",
-    "allowed",
-    multiple=True,
-    metavar="NAME",
-    type=click.Choice(NAMES),
-    help="Frozen spec: a condition that need not be held; the result records it.",
-)
+@allow_option
 @click.option("--output", metavar="DIR", help=f"Folder for the result.  [{RESULTS}]")
 @click.option("--json", "as_json", is_flag=True, help="Print result.json on standard output.")
 @click.option("--events", type=int, metavar="FD", help="Write events to this descriptor.")
