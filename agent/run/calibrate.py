@@ -16,7 +16,7 @@ from edgeperf.agent.run.jobs import LoadPlan
 from edgeperf.agent.run.loadgen import Hints
 from edgeperf.agent.run.shared import MAX_CHUNKS
 from edgeperf.agent.run.size import check_size, needed_hint_ns
-from edgeperf.agent.run.team import Team
+from edgeperf.agent.run.team import Team, tell_nobody
 
 #: Work that an Offline worker takes at a time: taking costs 3 µs, an idle end of the run
 #: at most one chunk.
@@ -51,7 +51,7 @@ def calibrate(
         batch: Samples per inference.
     """
     each = _WARMUP_INFERENCES * workers * batch
-    team.take_all(np.arange(each, dtype=np.int32) % samples, batch, _ignore)
+    team.take_all(np.arange(each, dtype=np.int32) % samples, batch, tell_nobody)
     if plan.scenario == "MultiStream":
         count = plan.samples_per_query
         query_ns, fast_ns = query_times_ns(_rotate(team.share, count, samples), plan.calibrate_s)
@@ -62,10 +62,6 @@ def calibrate(
         return Calibration(latency_ns=sample_ns, throughput_sps=1e9 / sample_ns, fast_ns=fast_ns)
     throughput = _throughput(team, workers, batch, samples=samples, seconds=plan.calibrate_s)
     return Calibration(latency_ns=workers * 1e9 / throughput, throughput_sps=throughput)
-
-
-def _ignore(begin: int, end: int) -> None:
-    del begin, end
 
 
 def _rotate(
@@ -99,7 +95,7 @@ def _throughput(team: Team, workers: int, batch: int, *, samples: int, seconds: 
     for _ in range(_SLICES + 2):  # the first two find out how long a slice is
         begin = time.monotonic_ns()
         chunk = chunk_size(rate, workers, count, batch)
-        team.take_all(np.arange(count, dtype=np.int32) % samples, chunk, _ignore)
+        team.take_all(np.arange(count, dtype=np.int32) % samples, chunk, tell_nobody)
         rate = count * 1e9 / (time.monotonic_ns() - begin)
         best = max(best, rate)
         count = max(least, int(rate * seconds / _SLICES))

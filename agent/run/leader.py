@@ -30,11 +30,11 @@ from edgeperf.agent.run.trial import TRIAL_BELOW_NS, Test, sustained_qps
 from edgeperf.agent.run.worker import Samples, peak_rss_bytes
 from edgeperf.datasets.base import DatasetError
 
-#: Samples that take so long are not dealt out but taken by whoever is free.
-FREELY_FROM_NS = 1_000_000
-
 if TYPE_CHECKING:
     from edgeperf.agent.run.child import Channel
+
+#: Samples that take so long are not dealt out but taken by whoever is free.
+FREELY_FROM_NS = 1_000_000
 
 
 class Leader:

@@ -21,7 +21,6 @@ from edgeperf.agent.result import Reason
 from edgeperf.agent.run.answer import load_session
 from edgeperf.agent.run.figures import due_ns, performance
 from edgeperf.agent.run.harness import HONEST, empty_ns
-from edgeperf.agent.run.jobs import Prepared
 from edgeperf.agent.run.loadgen_log import DetailLog
 from edgeperf.agent.run.measure import Measurement, measure
 from edgeperf.agent.run.memory import Field, map_fields, new_block
@@ -175,7 +174,7 @@ def _bare(plan: Plan) -> tuple[float, float]:
 
 
 def _added(spec: RunSpec, windows: list[WindowConditions]) -> Added:
-    with _tested(spec, windows) as (plan, _, test):
+    with _tested(spec, windows) as (plan, test):
         log = DetailLog(test.directory / "mlperf_log_detail.txt", "performance")
         latency = log.loadgen().latency_ns
         workers = len(plan.layout.workers)
@@ -196,7 +195,7 @@ def _added(spec: RunSpec, windows: list[WindowConditions]) -> Added:
 
 def _share(spec: RunSpec, windows: list[WindowConditions]) -> ModelShare:
     """Return the model's own time beside what is added to it."""
-    with _tested(spec, windows) as (plan, _, test):
+    with _tested(spec, windows) as (plan, test):
         if test.calibrated is None or test.done is None:
             raise EdgeperfError(f"{spec.scenario.value} of {spec.model}: it did not end")
         log = DetailLog(test.directory / "mlperf_log_detail.txt", "performance")
@@ -215,9 +214,7 @@ def _share(spec: RunSpec, windows: list[WindowConditions]) -> ModelShare:
 
 
 @contextlib.contextmanager
-def _tested(
-    spec: RunSpec, windows: list[WindowConditions]
-) -> Iterator[tuple[Plan, Prepared, Measurement]]:
+def _tested(spec: RunSpec, windows: list[WindowConditions]) -> Iterator[tuple[Plan, Measurement]]:
     """Run one performance test and yield what it left, while its logs are there.
 
     Args:
@@ -239,7 +236,7 @@ def _tested(
                 raise EdgeperfError(f"{spec.scenario.value} of {spec.model}: {why}")
             if test.conditions is not None:
                 windows.append(test.conditions)
-            yield plan, prepared, test
+            yield plan, test
     finally:
         os.sched_setaffinity(0, before)
         os.close(inputs)

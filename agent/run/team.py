@@ -203,7 +203,7 @@ class Team:
 
     def share_freely(self, indices: Sequence[int]) -> None:
         """The same, but each sample goes to whoever is free first."""
-        self.take_all(indices, 1, _tell_nobody)
+        self.take_all(indices, 1, tell_nobody)
 
     def take_all(
         self,
@@ -263,7 +263,8 @@ class Team:
         self._join()
 
 
-def _tell_nobody(begin: int, end: int) -> None:
+def tell_nobody(begin: int, end: int) -> None:
+    """Take note of no answered stretch."""
     del begin, end
 
 
