@@ -1,12 +1,14 @@
 """What calibration concludes from what it measured: hints, chunks, and Server's rate."""
 
 import time
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from team_jobs import load_plan
 
 from edgeperf import InputError
 from edgeperf.agent.run.calibrate import (
@@ -107,19 +109,8 @@ def test_median_is_measured_at_least_five_times() -> None:
 
 def plan(scenario: str, **changes: object) -> LoadPlan:
     """Return a test of ten minutes, changed as told."""
-    fields: dict[str, object] = {
-        "scenario": scenario,
-        "accuracy": False,
-        "loadgen_model": "edgeperf",
-        "min_duration_ms": None,
-        "min_query_count": None,
-        "samples_per_query": 8,
-        "target_qps": None,
-        "target_latency_ns": 10 * MS,
-        "calibrate_s": 1.0,
-        "directory": "unused",
-    }
-    return LoadPlan(**(fields | changes))  # type: ignore[arg-type]
+    given: dict[str, Any] = {"target_latency_ns": 10 * MS, "calibrate_s": 1.0}
+    return load_plan(scenario=scenario, loadgen_model="edgeperf", **(given | changes))
 
 
 @pytest.mark.parametrize("scenario", ["SingleStream", "MultiStream"])

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from team_jobs import load_plan, worker_job
 
 import edgeperf
 from edgeperf.agent.events import Phase
 from edgeperf.agent.result import Worker
-from edgeperf.agent.run.jobs import DataPlan, LoadPlan, Prepared, SutPlan, WorkerJob
+from edgeperf.agent.run.jobs import WorkerJob
 from edgeperf.agent.run.wiring import Wiring
-from edgeperf.backends.base import RuntimeInfo
 
 if TYPE_CHECKING:
     from conftest import Outcome, Product
@@ -107,48 +107,10 @@ def asked(code: str, job: WorkerJob, *arguments: str) -> str:
 
 def job(*, accuracy: bool = False) -> WorkerJob:
     """Return the job of a lone worker on core 0, with nothing else to do there."""
-    info = RuntimeInfo(
-        backend="null",
-        runtime="null",
-        version="",
-        device="CPU",
-        precision="",
-        delegates=(),
-        threads=1,
-        input_copy="none",
-    )
-    return WorkerJob(
-        index=0,
-        workers=1,
-        cores=(0,),
-        issuing=(0,),
+    return worker_job(
         housekeeping=(1,),
         realtime=True,
-        sut=SutPlan(model="none", backend="null", threads=1, shapes={}, options={}),
-        data=DataPlan(task=None, data=None, inputs_file=None, seed=0),
-        load=LoadPlan(
-            scenario="SingleStream",
-            accuracy=accuracy,
-            loadgen_model="none",
-            min_duration_ms=None,
-            min_query_count=None,
-            samples_per_query=8,
-            target_qps=None,
-            target_latency_ns=1,
-            calibrate_s=0.0,
-            directory="unused",
-        ),
-        prepared=Prepared(
-            inputs=(),
-            outputs=(),
-            info=info,
-            library_size=1,
-            slots=1,
-            prediction_shape=None,
-            payload_bytes=0,
-            fields=(),
-            first_answer_finite=True,
-        ),
+        load=load_plan(accuracy=accuracy),
         wiring=Wiring(
             inputs=0,
             predictions=0,

@@ -20,10 +20,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from team_jobs import load_plan, worker_job
 
 import edgeperf
 from edgeperf.agent.run.answer import load_session
-from edgeperf.agent.run.jobs import DataPlan, LoadPlan, Prepared, SutPlan, WorkerJob
+from edgeperf.agent.run.jobs import WorkerJob
 from edgeperf.agent.run.memory import Field, new_block
 from edgeperf.agent.run.shared import MAX_CHUNKS, MAX_SHARE, Shared
 from edgeperf.agent.run.team import LAST, Member, Team, unpack_answers
@@ -33,7 +34,6 @@ from edgeperf.backends.base import Session
 LIBRARY = 500
 #: Bytes of one query in a pipe.
 RECORD = len(LAST)
-SUT = SutPlan(model="none", backend="null", threads=1, shapes={}, options={})
 #: A follower as the product has it, but for what it does with a sample.
 FOLLOWER = """
 import sys
@@ -119,38 +119,12 @@ class Crew:
 def job_for(index: int, *, workers: int, wiring: Wiring) -> WorkerJob:
     """Return the job of one process of the team."""
     field = Field(name="counts", shape=(workers, LIBRARY), dtype="int64")
-    return WorkerJob(
+    return worker_job(
         index=index,
         workers=workers,
-        cores=(0,),
-        issuing=(0,),
-        housekeeping=(0,),
-        realtime=False,
-        sut=SUT,
-        data=DataPlan(task=None, data=None, inputs_file=None, seed=0),
-        load=LoadPlan(
-            scenario="Offline",
-            accuracy=False,
-            loadgen_model="none",
-            min_duration_ms=None,
-            min_query_count=None,
-            samples_per_query=8,
-            target_qps=None,
-            target_latency_ns=1,
-            calibrate_s=0.0,
-            directory="unused",
-        ),
-        prepared=Prepared(
-            inputs=(),
-            outputs=(),
-            info=load_session(SUT).info(),
-            library_size=LIBRARY,
-            slots=1,
-            prediction_shape=None,
-            payload_bytes=0,
-            fields=(field,),
-            first_answer_finite=True,
-        ),
+        load=load_plan(scenario="Offline"),
+        library_size=LIBRARY,
+        fields=(field,),
         wiring=wiring,
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from team_jobs import load_plan
 
 import edgeperf
 from edgeperf.agent.run.jobs import LoadPlan
@@ -45,14 +46,9 @@ print(msgspec.json.encode((qps, rates)).decode())
 
 def plan_in(folder: Path, *, bound_ns: int = BOUND_NS, calibrate_s: float = 0.2) -> LoadPlan:
     """Return a Server test that writes into *folder*."""
-    return LoadPlan(
+    return load_plan(
         scenario="Server",
-        accuracy=False,
-        loadgen_model="none",
-        min_duration_ms=None,
-        min_query_count=None,
         samples_per_query=1,
-        target_qps=None,
         target_latency_ns=bound_ns,
         calibrate_s=calibrate_s,
         directory=str(folder),
